@@ -18,9 +18,9 @@ from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.plan_tables import Loader, data_file, loader
 from benchmarks.serving import server
 from benchmarks.words import chosen
-from metaservice.own_process import tune_interpreter
+from metaservice.server.process import tune_interpreter
+from metaservice.server.wiring import CHECK_PAUSE_S
 from metaservice.service.compaction.layouts import Layouts
-from metaservice.wiring import CHECK_PAUSE_S
 from protos.laketx.v1 import common_pb2
 
 PARTITIONS = 100_000

@@ -16,15 +16,15 @@ from pathlib import Path
 
 from benchmarks.frame import scaled
 from metaservice.client import uuid7
-from metaservice.config import read_settings
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.table.model import Change, Footprint, Live, Operation, Principal, TableCommit
-from metaservice.opening import OpenState
-from metaservice.own_process import RealClocks
-from metaservice.rpc import wire
-from metaservice.rpc.wire_catalog import new_table
+from metaservice.rpc.convert import wire
+from metaservice.rpc.convert.wire_catalog import new_table
+from metaservice.server.process import RealClocks
+from metaservice.server.settings import read_settings
+from metaservice.server.store_opening import OpenState
+from metaservice.server.wiring import Service, build_service
 from metaservice.service.commit.outcomes import Outcomes
-from metaservice.wiring import Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 PROFILE = "delta_write_serializable"

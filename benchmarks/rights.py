@@ -11,13 +11,13 @@ from typing import Any, Final
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.serving import server
 from benchmarks.words import chosen
-from metaservice.callers import OWNER_SOCKET
 from metaservice.client import MetaClient
-from metaservice.config import read_settings
 from metaservice.core.access import Identity, Role
-from metaservice.opening import OpenState
-from metaservice.rpc import rights
-from metaservice.rpc.rights import Caller
+from metaservice.rpc.auth import rights
+from metaservice.rpc.auth.rights import Caller
+from metaservice.server.identity import OWNER_SOCKET
+from metaservice.server.settings import read_settings
+from metaservice.server.store_opening import OpenState
 from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
 
 TABLES: Final = 1_000

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.frame import ROOT, Benchmark, scale, scratch
 from benchmarks.words import chosen
+from metaservice.client.folder_service import find_or_start, open_folder
 from metaservice.client.meta_client import MetaClient
-from metaservice.embedded import find_or_start, open_folder
 from protos.laketx.v1 import catalog_pb2
 
 WATCHERS = 100
@@ -116,7 +116,8 @@ def time_open(folder: Path) -> float:
 
 def time_open_in_a_process(folder: Path) -> float:
     code = (
-        "import time; start = time.perf_counter(); import sys; from metaservice.embedded import open_folder\n"
+        "import time; start = time.perf_counter(); import sys\n"
+        "from metaservice.client.folder_service import open_folder\n"
         "with open_folder(sys.argv[1]): print(time.perf_counter() - start)"
     )
     said = subprocess.run([sys.executable, "-c", code, folder], cwd=ROOT, capture_output=True, text=True, check=True)

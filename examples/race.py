@@ -10,7 +10,7 @@ import sys
 from datetime import date
 
 from metaservice.client import ConflictError, MetaClient, Transaction
-from metaservice.embedded import open_folder
+from metaservice.client.folder_service import open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 EPOCH = date(1970, 1, 1)

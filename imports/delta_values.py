@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from imports.facts import Bounds, ColumnKey, key_of
-from metaservice.column_types import (
+from metaservice.shared.column_types import (
     Array,
     Atomic,
     Decimal,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from imports.facts import ColumnKey, Columns, SourceSchema, key_of
-from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
+from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
 

@@ -1,6 +1,7 @@
 """A table of another format at one of its snapshots, as facts: columns, files, hidden rows.
 
-Columns are fields of `metaservice.column_types`. Their ids are those of the source, 0 where it tells columns by name.
+Columns are fields of `metaservice.shared.column_types`. Their ids are those of the source, 0 where it tells columns
+by name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from metaservice.column_types import Field
+from metaservice.shared.column_types import Field
 from protos.laketx.v1 import common_pb2
 
 Columns = tuple[Field, ...]

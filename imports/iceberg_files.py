@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 from imports.facts import Bounds, ColumnKey
 from imports.meter import Meter
 from imports.paths import plain_file
-from metaservice.column_types import Decimal, Type, type_text
+from metaservice.shared.column_types import Decimal, Type, type_text
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
 from worker.base.values import EPOCH, INTEGERS, MICROSECOND, TIMES, raw_value, wire_value

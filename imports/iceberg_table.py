@@ -27,7 +27,7 @@ from imports.iceberg_files import (
 )
 from imports.meter import Meter
 from imports.paths import plain_file
-from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, type_text
+from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, type_text
 from protos.laketx.v1 import common_pb2
 from worker.base.arrow_shapes import field_id
 from worker.base.errors import InputError

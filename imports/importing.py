@@ -32,7 +32,7 @@ from imports.tables import (
     schemas_text,
 )
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, NotFoundError, Transaction
-from metaservice.column_types import Field, type_text
+from metaservice.shared.column_types import Field, type_text
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.connection import Connection
 from worker.base.delete_sets import delete_sets

@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 
 from imports.facts import Columns, SourceTable
 from imports.planning import KnownFile
-from metaservice.column_types import Field, read_type
+from metaservice.shared.column_types import Field, read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError, word
 from worker.base.table_view import TableView

@@ -18,7 +18,7 @@ import click
 from metaservice.cli.command import SHARED, Group, Passing, is_example, paragraphs
 from metaservice.cli.failures import MEANING
 from metaservice.cli.registry import build_root
-from metaservice.config import build_parser as build_serve_parser
+from metaservice.server.settings import build_parser as build_serve_parser
 from tools.wire import ROOT
 from worker.__main__ import parser as build_worker_parser
 

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from metaservice.config import build_parser
-from metaservice.log import EVENTS
 from metaservice.metrics import METRICS
-from metaservice.rpc.rights import RIGHTS
+from metaservice.rpc.auth.rights import RIGHTS
+from metaservice.server.settings import build_parser
+from metaservice.shared.log import EVENTS
 from tools.wire import ROOT
 
 SETTINGS_INTRO = """\

@@ -18,7 +18,7 @@ from typing import Final
 
 from metaservice.client import LakeTXError
 from metaservice.client.credentials import with_scheme
-from metaservice.terminal import LineFormatter, printable
+from metaservice.shared.terminal import LineFormatter, printable
 
 try:
     from worker.api.lake import Lake, connect

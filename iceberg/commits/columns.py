@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from iceberg.metadata.schemas import PRIMITIVES
 from metaservice.client import add_column, comment_column
-from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
+from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.schema import check_name

@@ -13,7 +13,7 @@ from typing import Any, Final
 from iceberg.metadata.avro_files import SYNC, Record, avro_file
 from iceberg.metadata.schemas import primitive
 from iceberg.metadata.values import decimal_bytes
-from metaservice.column_types import Decimal, Type
+from metaservice.shared.column_types import Decimal, Type
 
 NULL: Final = b"\x00"  # the first branch of each union here
 SET: Final = b"\x02"  # the second one, before its value

@@ -10,7 +10,7 @@ from typing import Any, Final
 import fastavro
 
 from iceberg.metadata.values import avro_type
-from metaservice.column_types import Type
+from metaservice.shared.column_types import Type
 
 Record = dict[str, Any]
 SYNC: Final = b"laketx-iceberg.."  # between blocks; fixed, so that the same facts give the same bytes

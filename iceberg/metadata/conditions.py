@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg.metadata.literals import TEXT_CHARS_MAX, plain_of_literal, range_of
-from metaservice.column_types import Atomic, Decimal, Type, read_type
+from metaservice.shared.column_types import Atomic, Decimal, Type, read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 

@@ -14,7 +14,7 @@ from iceberg.metadata.facts import ShownFile, sequence_of
 from iceberg.metadata.partitions import PartitionColumn
 from iceberg.metadata.sort_orders import SortOrders
 from iceberg.metadata.values import FLOATS, Bound, Plain, bound_of, plain_of
-from metaservice.column_types import Atomic, Decimal, Type, read_type
+from metaservice.shared.column_types import Atomic, Decimal, Type, read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 EXISTING, ADDED = 0, 1

@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from metaservice.column_types import Atomic, Type
-from metaservice.column_types import Decimal as DecimalKind
+from metaservice.shared.column_types import Atomic, Type
+from metaservice.shared.column_types import Decimal as DecimalKind
 from protos.laketx.v1 import common_pb2
 
 TEXT_CHARS_MAX: Final = 1_000

@@ -38,7 +38,7 @@ from iceberg.metadata.ranges import merged_cover, parts
 from iceberg.metadata.schemas import iceberg_schema
 from iceberg.metadata.sort_orders import SortOrder
 from iceberg.metadata.values import FLOATS, bound_of
-from metaservice.column_types import Atomic
+from metaservice.shared.column_types import Atomic
 
 ENTRIES_MAX: Final = 10_000  # of one manifest
 MERGED_BOUNDS_MAX: Final = 256  # in the newest manifest, which is made anew for each commit

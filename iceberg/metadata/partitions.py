@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from metaservice.column_types import Type, read_type
+from metaservice.shared.column_types import Type, read_type
 from protos.laketx.v1 import catalog_pb2
 
 FIRST_PARTITION_ID: Final = 1000

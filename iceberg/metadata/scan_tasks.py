@@ -16,7 +16,7 @@ from iceberg.metadata.facts import ShownFile
 from iceberg.metadata.partitions import PartitionColumn
 from iceberg.metadata.schemas import primitive
 from iceberg.metadata.values import FLOATS, plain_of
-from metaservice.column_types import Decimal, Type
+from metaservice.shared.column_types import Decimal, Type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 SPEC_ID: Final = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from metaservice.column_types import Array, Atomic, Decimal, Map, Struct, Type, quoted, read_type
+from metaservice.shared.column_types import Array, Atomic, Decimal, Map, Struct, Type, quoted, read_type
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.schema import FILE_IDS

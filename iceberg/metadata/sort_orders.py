@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from iceberg.metadata.values import FLOATS
-from metaservice.column_types import Atomic, Decimal, read_type
+from metaservice.shared.column_types import Atomic, Decimal, read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 UNSORTED: Final[dict[str, Any]] = {"order-id": 0, "fields": []}

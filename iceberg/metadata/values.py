@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from iceberg.metadata.schemas import primitive
-from metaservice.column_types import Decimal, Type
+from metaservice.shared.column_types import Decimal, Type
 from protos.laketx.v1 import common_pb2
 
 PACKED: Final = {

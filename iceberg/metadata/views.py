@@ -14,7 +14,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from iceberg.metadata.schemas import iceberg_schema
-from metaservice.column_types import ATOMIC, Array, Map, Struct, Type, TypeTextError, quoted, read_type, type_text
+from metaservice.shared.column_types import (
+    ATOMIC,
+    Array,
+    Map,
+    Struct,
+    Type,
+    TypeTextError,
+    quoted,
+    read_type,
+    type_text,
+)
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 

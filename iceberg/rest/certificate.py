@@ -10,7 +10,7 @@ import ssl
 import threading
 from collections.abc import Sequence
 
-from metaservice.file_stamps import Stamp, read_stamp
+from metaservice.shared.file_stamps import Stamp, read_stamp
 from worker.base.errors import InputError
 
 _log = logging.getLogger("laketx.iceberg")

@@ -19,9 +19,9 @@ from iceberg.rest.connections import HEAD_BYTES_MAX, TimedConnection
 from iceberg.rest.listing import Listings
 from iceberg.rest.plans import Plans
 from iceberg.rest.tables import Showing, Tables
-from metaservice.addresses import is_local
 from metaservice.client import Credentials, LakeTXError, MetaClient, UnauthenticatedError
-from metaservice.embedded import open_folder
+from metaservice.client.folder_service import open_folder
+from metaservice.shared.addresses import is_local
 from worker.base.errors import InputError
 
 CLIENT: Final = "laketx-iceberg"

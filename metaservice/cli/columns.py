@@ -8,7 +8,6 @@ from typing import Final
 
 import click
 
-from metaservice import column_words
 from metaservice.cli.failures import usage_failure
 from metaservice.client import (
     add_column,
@@ -20,8 +19,9 @@ from metaservice.client import (
     widen_column,
 )
 from metaservice.client.column_texts import NAME, unquoted
-from metaservice.column_types import type_text
-from metaservice.column_words import ColumnWordsError
+from metaservice.shared import column_definitions
+from metaservice.shared.column_definitions import ColumnWordsError
+from metaservice.shared.column_types import type_text
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 PATH: Final = rf"{NAME}(?:\.{NAME})*"
@@ -40,7 +40,7 @@ def read_columns(text: str, key: Iterable[str]) -> list[catalog_pb2.Column]:
     """As in SQL, with commas. Key columns are not nullable, whether it is said or not."""
     keys = {one.lower() for one in key}
     try:
-        found = column_words.read_columns(text)
+        found = column_definitions.read_columns(text)
     except ColumnWordsError as error:
         raise usage_failure(str(error), next_step=EXAMPLE) from error
     if computed := [one.name for one in found if one.default_sql]:
@@ -105,7 +105,7 @@ def commented(text: str) -> common_pb2.SchemaChange:
 
 def _type(text: str) -> str:
     try:
-        return type_text(column_words.read_type_words(text))
+        return type_text(column_definitions.read_type_words(text))
     except ColumnWordsError as error:
         raise click.BadParameter(str(error)) from error
 

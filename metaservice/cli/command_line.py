@@ -16,7 +16,7 @@ from metaservice.cli.find import suggest_name
 from metaservice.cli.output import Session
 from metaservice.cli.registry import build_root
 from metaservice.client import LakeTXError
-from metaservice.terminal import printable
+from metaservice.shared.terminal import printable
 
 WIDTH_MAX: Final = 120  # of help
 

@@ -14,7 +14,7 @@ from click.shell_completion import ShellComplete
 
 from metaservice.cli.command import Passing, command
 from metaservice.cli.output import Session
-from metaservice.terminal import printable
+from metaservice.shared.terminal import printable
 
 FILES: Final = ":files"
 

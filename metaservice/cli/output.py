@@ -27,8 +27,8 @@ from metaservice.cli.settings import Settings, version
 from metaservice.cli.short_ids import cutter
 from metaservice.cli.values import as_json
 from metaservice.client import MetaClient
-from metaservice.embedded import find_or_start, open_folder
-from metaservice.terminal import json_text, printable
+from metaservice.client.folder_service import find_or_start, open_folder
+from metaservice.shared.terminal import json_text, printable
 
 UNLIMITED: Final = 1 << 20
 GAP: Final = 2

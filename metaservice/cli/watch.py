@@ -18,7 +18,7 @@ from metaservice.cli.kinds import VERSION_MAX, whole
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import table_argument
 from metaservice.cli.values import as_json, when, word
-from metaservice.terminal import json_text
+from metaservice.shared.terminal import json_text
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 COLUMNS: Final = (

@@ -14,7 +14,7 @@ from metaservice.cli.parameters import transaction_argument
 from metaservice.cli.txn import outcome_of, with_typed_partition
 from metaservice.cli.values import when, word
 from metaservice.client import ErrorKind, MetaClient, MetaServiceError
-from metaservice.terminal import printable
+from metaservice.shared.terminal import printable
 from protos.laketx.v1 import common_pb2, read_pb2, transaction_pb2
 
 FRAMED_FROM = 64

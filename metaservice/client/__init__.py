@@ -33,7 +33,7 @@ from metaservice.client.key_scope import KEY_SCOPE, KeyScope, key_scope
 from metaservice.client.meta_client import BatchOutcome, MetaClient
 from metaservice.client.profiles import PROFILE_NAMES
 from metaservice.client.transaction import Transaction
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 
 __all__ = [
     "KEY_SCOPE",

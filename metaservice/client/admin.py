@@ -8,7 +8,7 @@ import grpc
 
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.errors import decode_rpc_error
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import admin_pb2, admin_pb2_grpc
 
 

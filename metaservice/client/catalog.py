@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from metaservice.client import features
 from metaservice.client.calling import PAGE_SIZE, Caller
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import grpc
 
-from metaservice.addresses import is_local
 from metaservice.client.errors import ErrorKind, build_error
+from metaservice.shared.addresses import is_local
 
 if TYPE_CHECKING:
     import ssl

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.errors import InvalidError
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import common_pb2, maintenance_pb2_grpc
 from protos.laketx.v1 import maintenance_pb2 as pb
 from protos.laketx.v1 import transaction_pb2 as wire

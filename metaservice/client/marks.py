@@ -7,7 +7,7 @@ from typing import Final
 
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.parts import in_parts
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import maintenance_pb2, maintenance_pb2_grpc, read_pb2, read_pb2_grpc
 
 PATHS_PER_CALL: Final = 10_000

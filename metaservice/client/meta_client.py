@@ -40,7 +40,7 @@ from metaservice.client.retries import Retries
 from metaservice.client.session import Session
 from metaservice.client.tracing import Metadata, traced, traced_session
 from metaservice.client.transaction import Transaction
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import (
     access_pb2_grpc,
     admin_pb2_grpc,

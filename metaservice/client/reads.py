@@ -8,7 +8,7 @@ from typing import Final
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.features import VERSION_CONDITIONS
 from metaservice.client.watching import Stream, watch
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import common_pb2, read_pb2, read_pb2_grpc
 
 PATHS_MAX: Final = 3_500  # of one request: the longest fit into a message

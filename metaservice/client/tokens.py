@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from metaservice.client.errors import ErrorKind, MetaServiceError, build_error
-from metaservice.file_stamps import Stamp, read_stamp
+from metaservice.shared.file_stamps import Stamp, read_stamp
 
 if TYPE_CHECKING:
     from metaservice.client.credentials import Credentials

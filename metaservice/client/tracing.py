@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from metaservice import telemetry
-from metaservice.subjects import subject_of
+from metaservice.shared import telemetry
+from metaservice.shared.call_attributes import subject_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer

@@ -16,28 +16,28 @@ from metaservice.core import quotas
 from metaservice.core.access import Policy
 from metaservice.core.errors import MetaError
 from metaservice.core.quotas import Quota
-from metaservice.rpc.access import AccessServicer, NewSecret, no_secret
-from metaservice.rpc.activity import Activity
-from metaservice.rpc.admin import AdminServicer
-from metaservice.rpc.calls import Calls
-from metaservice.rpc.catalog import CatalogServicer
-from metaservice.rpc.edge import Edge, Lanes
-from metaservice.rpc.epochs import Epochs
-from metaservice.rpc.gate import Gate
-from metaservice.rpc.identity import Identities
-from metaservice.rpc.listening import listen_on
-from metaservice.rpc.measuring import Measuring
-from metaservice.rpc.probes import Health
-from metaservice.rpc.rates import Rates
-from metaservice.rpc.records import Recorder
-from metaservice.rpc.servicers import (
+from metaservice.rpc.auth.authentication import Identities
+from metaservice.rpc.auth.authorization import Gate
+from metaservice.rpc.observe.call_metrics import Measuring
+from metaservice.rpc.observe.call_records import Recorder
+from metaservice.rpc.pipeline.activity import Activity
+from metaservice.rpc.pipeline.epochs import Epochs
+from metaservice.rpc.pipeline.interceptor import Edge, Lanes
+from metaservice.rpc.pipeline.listening import listen_on
+from metaservice.rpc.pipeline.open_streams import StreamLimits, Streams
+from metaservice.rpc.pipeline.rate_limits import Rates
+from metaservice.rpc.services.access import AccessServicer, NewSecret, no_secret
+from metaservice.rpc.services.admin import AdminServicer
+from metaservice.rpc.services.calls import Calls
+from metaservice.rpc.services.catalog import CatalogServicer
+from metaservice.rpc.services.health import Health
+from metaservice.rpc.services.servicers import (
     MaintenanceServicer,
     ReadServicer,
     TransactionServicer,
 )
-from metaservice.rpc.session import Sessions
-from metaservice.rpc.streams import StreamLimits, Streams
-from metaservice.rpc.watching import Watches
+from metaservice.rpc.services.session import Sessions
+from metaservice.rpc.services.watching import Watches
 from metaservice.service.decider.liveness import Liveness
 from metaservice.service.operate.operators import Operators
 from protos.laketx.v1 import (
@@ -56,7 +56,7 @@ from protos.laketx.v1 import (
 )
 
 if TYPE_CHECKING:
-    from metaservice.rpc.storage_tokens import StorageTokens  # its library is optional
+    from metaservice.rpc.auth.storage_tokens import StorageTokens  # its library is optional
 
 SERVICES = [
     transaction_pb2.DESCRIPTOR.services_by_name["TransactionService"].full_name,

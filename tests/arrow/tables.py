@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from metaservice.embedded import open_folder
+from metaservice.client.folder_service import open_folder
 from tests.spark.reading import LabLake, LabTable
 from worker.api.arrow_reads import ArrowReads
 

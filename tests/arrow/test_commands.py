@@ -18,7 +18,7 @@ import pytest
 from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
 from metaservice.cli.show import count_live
-from metaservice.embedded import find_or_start
+from metaservice.client.folder_service import find_or_start
 from tests.arrow.tables import open_lake
 from tests.integration.terminal import Ended
 from tests.spark.histories import grow

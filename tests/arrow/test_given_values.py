@@ -17,7 +17,7 @@ import pytest
 
 from laketx import InputError, Lake, Table, connect
 from metaservice.client import default_column
-from metaservice.column_types import read_type, type_text
+from metaservice.shared.column_types import read_type, type_text
 from protos.laketx.v1 import catalog_pb2
 from worker.api.given_rows import arrow_rows
 from worker.write.arrow_rows import fitted

@@ -21,7 +21,7 @@ from laketx import Lake, Table, connect
 from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
 from metaservice.client import add_column, default_column
-from metaservice.embedded import find_or_start
+from metaservice.client.folder_service import find_or_start
 from tests.arrow.tables import texts
 from tests.integration.terminal import LAKETX, STYLE, Ended
 from worker.base import bars

@@ -16,9 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaservice.store import port
+from metaservice.store.engines.memory import MemoryStore
+from metaservice.store.engines.rocks import RocksStore
+from metaservice.store.engines.slate import SlateStore, new_cache
+from metaservice.store.engines.slate_reader import SlateReader
 from metaservice.store.formats import COPYING_KEY, FORMAT_KEY
-from metaservice.store.memory import MemoryStore
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.object_location import ObjectPlace
 from metaservice.store.port import (
     FORMAT_TOO_NEW,
     STORE_DAMAGED,
@@ -31,9 +34,6 @@ from metaservice.store.port import (
     StoreUnusable,
     prefix_end,
 )
-from metaservice.store.rocks import RocksStore
-from metaservice.store.slate import SlateStore, new_cache
-from metaservice.store.slate_reader import SlateReader
 
 Ops = list[tuple[bytes, bytes | None]]
 
@@ -466,10 +466,10 @@ def test_a_store_is_a_sorted_dict_with_memory(
 WRITE_SYNC_DIE = """
 import os, signal, sys
 from pathlib import Path
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.object_location import ObjectPlace
 from metaservice.store.port import Batch
-from metaservice.store.rocks import RocksStore
-from metaservice.store.slate import SlateStore
+from metaservice.store.engines.rocks import RocksStore
+from metaservice.store.engines.slate import SlateStore
 
 path = Path(sys.argv[2])
 store = RocksStore(path) if sys.argv[1] == "RocksPlace" else SlateStore(ObjectPlace.in_folder(path))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from metaservice.cli import command_line
-from metaservice.config import read_settings
+from metaservice.server.settings import read_settings
 from tests.deploy.programs import or_skip
 from tests.integration.certificates import Authority
 from tests.integration.service import service

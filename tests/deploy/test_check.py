@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from metaservice.config import read_settings
+from metaservice.server.settings import read_settings
 from tests.deploy.programs import or_skip
 from tools import deploy_check
 from tools.deploy_tools import schemas_of

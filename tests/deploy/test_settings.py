@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from metaservice.config import build_parser
+from metaservice.server.settings import build_parser
 from tests.house.tree import ROOT, list_files, name_of
 
 TEXTS = {

@@ -7,7 +7,7 @@ import pytest
 from google.rpc import code_pb2
 
 from metaservice.core.errors import ErrorKind
-from metaservice.rpc.answers import CODES
+from metaservice.rpc.convert.answers import CODES
 from tests.house.reasons import KINDS, collect
 from tests.house.tree import ROOT, list_files, name_of
 

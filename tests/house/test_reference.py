@@ -4,10 +4,11 @@ import ast
 import re
 from dataclasses import fields
 
-from metaservice import log, metrics
-from metaservice.config import SET_QUOTAS, Settings, build_parser
-from metaservice.log import EVENTS
+from metaservice import metrics
 from metaservice.metrics import METRICS, Metric
+from metaservice.server.settings import SET_QUOTAS, Settings, build_parser
+from metaservice.shared import log
+from metaservice.shared.log import EVENTS
 from tests.house.tree import ROOT
 from tools.gen_reference import list_stale
 

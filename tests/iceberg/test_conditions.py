@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from iceberg.metadata.conditions import DEPTH_MAX, Filters
 from laketx import InputError
 from metaservice.core.table.pruning import MAY_BE_TRUE, Columns, compile_judge, exactly
-from metaservice.rpc.wire import predicate
+from metaservice.rpc.convert.wire import predicate
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")

@@ -20,8 +20,8 @@ from iceberg.commits.manifests import ENTRY, LISTED
 from iceberg.metadata.avro_bytes import whole
 from iceberg.metadata.avro_files import entry_schema, list_schema
 from imports.iceberg_files import ENTRY as IMPORTED
-from metaservice.column_types import Atomic, Type
-from metaservice.column_types import Decimal as DecimalType
+from metaservice.shared.column_types import Atomic, Type
+from metaservice.shared.column_types import Decimal as DecimalType
 from tests.iceberg.foreign_avro import NULLS, RECURSIVE, avro, record
 from worker.read.avro import AvroLimits, read_avro
 from worker.read.avro_values import AvroError, Field, Fields, Kind

@@ -27,7 +27,7 @@ from iceberg.metadata.manifests import Manifests
 from iceberg.metadata.ranges import cover, merged_cover, parts
 from iceberg.metadata.values import bound_of, decimal_bytes, plain_of
 from laketx import InputError
-from metaservice.column_types import read_type
+from metaservice.shared.column_types import read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 

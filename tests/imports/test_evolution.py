@@ -10,7 +10,7 @@ import pytest
 from imports.evolution import columns_changes, keep_their_names
 from imports.facts import Columns
 from laketx import InputError, Lake, connect
-from metaservice.column_types import Atomic, Field, Struct, type_text
+from metaservice.shared.column_types import Atomic, Field, Struct, type_text
 from protos.laketx.v1 import catalog_pb2
 
 NAMES = "abcdef"

@@ -27,7 +27,7 @@ from imports.planning import plan_import
 from imports.tables import known_files
 from laketx import ConflictError, InputError, Lake, connect
 from metaservice.cli import command_line
-from metaservice.column_types import Atomic, Field
+from metaservice.shared.column_types import Atomic, Field
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.arrow.tables import Reads, open_lake, texts
 from tests.imports.icebergs import Icebergs, data_files

@@ -5,7 +5,7 @@ import sys
 import threading
 
 from metaservice.client import AlreadyExistsError, uuid7
-from metaservice.embedded import open_folder
+from metaservice.client.folder_service import open_folder
 from protos.laketx.v1 import catalog_pb2
 
 IDLE_EXIT_S = 2.0

@@ -11,11 +11,11 @@ import pytest
 
 from metaservice.client import ConflictError, MetaClient
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.log import Logging
-from metaservice.rpc.audit import CHANGES, READS, WAITING_MAX, Audit, AuditSettings
-from metaservice.rpc.records import Caller, Record
+from metaservice.rpc.observe.audit import CHANGES, READS, WAITING_MAX, Audit, AuditSettings
+from metaservice.rpc.observe.call_records import Caller, Record
 from metaservice.rpc.server import SERVICES
-from metaservice.subjects import Subject
+from metaservice.shared.call_attributes import Subject
+from metaservice.shared.log import Logging
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.service import (

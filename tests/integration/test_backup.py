@@ -15,8 +15,8 @@ import grpc
 import pytest
 
 from metaservice.client import MetaClient, MetaServiceError
-from metaservice.offline_restore import FolderBackup, restore
-from metaservice.store import folders
+from metaservice.offline.restore import FolderBackup, restore
+from metaservice.store.backups import folders
 from protos.laketx.v1 import admin_pb2, common_pb2, read_pb2, transaction_pb2
 from protos.laketx.v1.admin_pb2_grpc import AdminServiceStub
 from tests.conformance.play import new_uuid7

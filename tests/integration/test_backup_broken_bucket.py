@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from metaservice.client import MetaClient, MetaServiceError
-from metaservice.store.folders import Manifest, list_digests
-from metaservice.store.repository import backup_id_at, open_repository
+from metaservice.store.backups.folders import Manifest, list_digests
+from metaservice.store.backups.repository import backup_id_at, open_repository
 from tests.integration.broken_network import Network, Way
 from tests.integration.bucket import BUCKET, bucket, known_to
 from tests.integration.repositories import PATIENCE_S, backup_status, laketx, listed, scrape, wait_until

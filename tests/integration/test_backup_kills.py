@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from metaservice.client import MetaClient, MetaServiceError
-from metaservice.offline_restore import RepositoryBackup, restore
-from metaservice.store.repository import STALE_S, Repository, open_repository
+from metaservice.offline.restore import RepositoryBackup, restore
+from metaservice.store.backups.repository import STALE_S, Repository, open_repository
 from tests.conformance.server import ROOT
 from tests.integration.backup_oracle import Oracle
 from tests.integration.broken_network import Network, Way

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from metaservice.client import MetaClient, MetaServiceError
-from metaservice.offline_restore import FolderBackup, restore
-from metaservice.store import folders
-from metaservice.store.folders import BackupUnusable
+from metaservice.offline.restore import FolderBackup, restore
+from metaservice.store.backups import folders
+from metaservice.store.backups.folders import BackupUnusable
 from protos.laketx.v1 import admin_pb2, catalog_pb2
 from protos.laketx.v1.admin_pb2_grpc import AdminServiceStub
 from tests.conformance.play import new_uuid7

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from metaservice.client import MetaClient
-from metaservice.own_process import EXIT_UNUSABLE
+from metaservice.server.process import EXIT_UNUSABLE
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT
 from tests.integration.broken_network import Network
@@ -129,7 +129,9 @@ def test_a_stop_ends_a_process_that_waits_for_its_store_to_open(both: Pair) -> N
 
 def test_a_request_without_an_answer_is_repeated_after_the_time_that_is_set() -> None:
     """AWS_TIMEOUT: without it the second connection comes after half a minute."""
-    opening = "from metaservice.store.slate import ObjectPlace, SlateStore; SlateStore(ObjectPlace('lake', 'meta'))"
+    opening = (
+        "from metaservice.store.engines.slate import ObjectPlace, SlateStore\nSlateStore(ObjectPlace('lake', 'meta'))"
+    )
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(PATIENCE_S / 4)
         variables = {

@@ -13,14 +13,14 @@ from metaservice.core.errors import MetaError
 from metaservice.service.operate.check import StoreCheck
 from metaservice.service.operate.restoring import begin_history
 from metaservice.store import keys
+from metaservice.store.engines.memory import MemoryStore
+from metaservice.store.engines.rocks import RocksStore
+from metaservice.store.engines.slate import SlateStore
 from metaservice.store.history import read_history, read_purge_hold
-from metaservice.store.memory import MemoryStore
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.object_location import ObjectPlace
 from metaservice.store.port import Batch, Store
-from metaservice.store.records import decode_live
-from metaservice.store.rocks import RocksStore
-from metaservice.store.slate import SlateStore
-from metaservice.store.txn_records import decode_txn
+from metaservice.store.records.tables import decode_live
+from metaservice.store.records.transactions import decode_txn
 from protos.laketx.storage.v1 import records_pb2 as records
 from protos.laketx.v1 import transaction_pb2
 from tests.conformance.play import new_uuid7

@@ -17,8 +17,8 @@ from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
 from metaservice.client import MetaClient, uuid7
 from metaservice.store import keys
+from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.port import Batch
-from metaservice.store.rocks import RocksStore
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from tests.conformance.server import stop
 from tests.integration.service import Service

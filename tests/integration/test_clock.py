@@ -11,9 +11,9 @@ from metaservice.cli.failures import Exit
 from metaservice.client import BlockedError, MetaClient
 from metaservice.core.clock import Instant
 from metaservice.store import keys
-from metaservice.store.clock_records import ClockState, decode_clock, encode_clock
+from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.port import Batch
-from metaservice.store.rocks import RocksStore
+from metaservice.store.records.clocks import ClockState, decode_clock, encode_clock
 from protos.laketx.v1 import common_pb2, read_pb2
 from tests.integration.service import service
 from tests.integration.terminal import Shell

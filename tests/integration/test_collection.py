@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from slatedb import uniffi as slatedb
 
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.engines.slate import COLLECTS, SlateStore, open_bucket, own_settings
+from metaservice.store.engines.slate_binding import run
+from metaservice.store.object_location import ObjectPlace
 from metaservice.store.port import STORE_OPTIONS_OTHER, Batch, StoreFenced, StoreUnusable
-from metaservice.store.slate import COLLECTS, SlateStore, open_bucket, own_settings
-from metaservice.store.slate_binding import run
 from tests.integration.broken_network import Network, Way
 from tests.integration.bucket import BUCKET, bucket
 from tests.integration.service import TIMEOUT_S

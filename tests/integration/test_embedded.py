@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from metaservice import embedded
-from metaservice.client import BlockedError, InvalidError, MetaClient
-from metaservice.embedded import find_or_start, open_folder
+from metaservice.client import BlockedError, InvalidError, MetaClient, folder_service
+from metaservice.client.folder_service import find_or_start, open_folder
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.server import ROOT
 from tests.integration.service import TIMEOUT_S
@@ -60,10 +59,10 @@ def end_server(folder: Path, how: signal.Signals) -> None:
         os.kill(pid, how)
     wait_for_no_server(folder)
     until_s = time.monotonic() + TIMEOUT_S
-    while (lock := embedded._take_lock(folder / "_laketx")) is None:
+    while (lock := folder_service._take_lock(folder / "_laketx")) is None:
         assert time.monotonic() < until_s, "somebody holds the folder's lock"
         WAIT.wait(0.01)
-    embedded._let_go(lock)
+    folder_service._let_go(lock)
 
 
 def wait_for_no_server(folder: Path) -> None:
@@ -181,7 +180,7 @@ def test_a_path_that_no_socket_can_have_in_a_folder_for_temporary_files_either(
         with open_folder(folder) as client:
             create(client)
         address = find_or_start(folder)
-        assert len(address.removeprefix("unix:")) <= embedded.SOCKET_PATH_BYTES_MAX
+        assert len(address.removeprefix("unix:")) <= folder_service.SOCKET_PATH_BYTES_MAX
         assert " " not in address
     finally:
         end_server(folder, signal.SIGTERM)
@@ -210,7 +209,7 @@ def test_a_server_that_fails_says_why(lake: Path) -> None:
 
 def test_a_server_of_another_wire_is_not_spoken_to(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find_or_start(lake)
-    monkeypatch.setattr(embedded, "WIRE", embedded.WIRE + 1)
+    monkeypatch.setattr(folder_service, "WIRE", folder_service.WIRE + 1)
     assert refusal(lake)[0] == "SERVER_OTHER_RELEASE"
     end_server(lake, signal.SIGKILL)
     find_or_start(lake)

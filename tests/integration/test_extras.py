@@ -24,13 +24,13 @@ from tools import wheels
 
 OPTIONAL = {  # modules of the service that an extra brings the libraries of
     "slatedb": {
-        "metaservice.bucket_metrics",
+        "metaservice.server.bucket_metrics",
         *(f"metaservice.store.{name}" for name in ("slate", "slate_binding", "slate_reader", "slate_requests")),
     },
-    "opentelemetry": {"metaservice.rpc.exports"},
-    "jwt": {"metaservice.rpc.oidc"},
+    "opentelemetry": {"metaservice.rpc.observe.otlp"},
+    "jwt": {"metaservice.rpc.auth.oidc"},
     "botocore": {
-        "metaservice.rpc.storage_tokens",
+        "metaservice.rpc.auth.storage_tokens",
         *(f"metaservice.store.{name}" for name in ("lease_object", "standby_notes")),
     },
 }

@@ -17,8 +17,8 @@ from grpc_health.v1 import health_pb2
 
 from metaservice.client import LakeTXError, MetaClient
 from metaservice.client.health import ask_health
-from metaservice.config import read_settings
-from metaservice.opening import OpenState
+from metaservice.server.settings import read_settings
+from metaservice.server.store_opening import OpenState
 from metaservice.store.port import Batch, StoreFenced
 from protos.laketx.v1 import read_pb2
 from tests.conformance.play import new_uuid7

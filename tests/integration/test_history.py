@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from metaservice.client import BlockedError, GoneError, InvalidError, MetaClient, uuid7
-from metaservice.config import read_settings
 from metaservice.core import limits
-from metaservice.opening import OpenState
-from metaservice.own_process import RealClocks
-from metaservice.rpc import watching
+from metaservice.rpc.pipeline.open_streams import StreamLimits, Streams
 from metaservice.rpc.server import Server, ServerSettings
-from metaservice.rpc.streams import StreamLimits, Streams
+from metaservice.rpc.services import watching
+from metaservice.server.process import RealClocks
+from metaservice.server.settings import read_settings
+from metaservice.server.store_opening import OpenState
+from metaservice.server.wiring import Service, build_service
 from metaservice.service.decider.decider import Answer
 from metaservice.store import keys
-from metaservice.wiring import Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 from tests.integration.service import TIMEOUT_S

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from metaservice.core.errors import MetaError
-from metaservice.own_process import make_private
-from metaservice.rpc.oidc import Oidc
-from metaservice.rpc.oidc import Provider as Trusted
+from metaservice.rpc.auth.oidc import Oidc
+from metaservice.rpc.auth.oidc import Provider as Trusted
+from metaservice.server.process import make_private
 from protos.laketx.v1 import transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.callers import Caller, Guarded, guarded

@@ -8,14 +8,14 @@ from uuid import uuid4
 import pytest
 
 from metaservice.client import InvalidError, MetaClient, add_column, uuid7
-from metaservice.config import read_settings
 from metaservice.core.commit.transaction import TxnState
 from metaservice.core.errors import MetaError
-from metaservice.opening import OpenState
-from metaservice.own_process import RealClocks
-from metaservice.rpc.calls import CONVERTED_IN_TURN_MAX
 from metaservice.rpc.server import Server, ServerSettings
-from metaservice.wiring import Service, build_service
+from metaservice.rpc.services.calls import CONVERTED_IN_TURN_MAX
+from metaservice.server.process import RealClocks
+from metaservice.server.settings import read_settings
+from metaservice.server.store_opening import OpenState
+from metaservice.server.wiring import Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 from metaservice.core.table.model import Principal
-from metaservice.rpc import wire_catalog
+from metaservice.rpc.convert import wire_catalog
 from metaservice.service.table.catalog import Mode
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.play import new_uuid7

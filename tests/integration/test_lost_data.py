@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from metaservice.own_process import EXIT_BROKEN, EXIT_UNUSABLE
+from metaservice.server.process import EXIT_BROKEN, EXIT_UNUSABLE
 from tests.conformance.server import ROOT
 from tests.integration.service import TIMEOUT_S, Service, service
 

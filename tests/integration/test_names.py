@@ -19,8 +19,8 @@ from metaservice.client import (
     uuid7,
 )
 from metaservice.store import keys
+from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.port import Batch
-from metaservice.store.rocks import RocksStore
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 from tests.integration.service import Service, Stubs, data_file, service

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from metaservice.client import InvalidError, MetaClient, NotFoundError, add_column
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.integration.service import Service, Stubs, service, wait_until
 from worker.base.inlined import content_of, rows_in

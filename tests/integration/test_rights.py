@@ -12,8 +12,8 @@ import pytest
 from google.protobuf import message_factory
 
 from metaservice.core.access import Role
-from metaservice.rpc.rights import RIGHTS, SESSION_CALLS
-from metaservice.subjects import subject_of
+from metaservice.rpc.auth.rights import RIGHTS, SESSION_CALLS
+from metaservice.shared.call_attributes import subject_of
 from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, maintenance_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.callers import COLUMNS, METHODS, Caller, Guarded, append, create, guarded

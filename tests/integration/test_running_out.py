@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from metaservice.own_process import EXIT_BROKEN
+from metaservice.server.process import EXIT_BROKEN
 from protos.laketx.v1 import admin_pb2, admin_pb2_grpc, read_pb2
 from tests.conformance.server import ROOT, stop
 from tests.integration.service import TIMEOUT_S, Service, Stubs, reason_of, service

@@ -15,9 +15,9 @@ import pytest
 from rocksdict import Options, Rdict
 
 from metaservice.store import port
+from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.formats import FORMAT_KEY, NEWEST
 from metaservice.store.port import Batch, Store, StoreFailed, StoreUnusable
-from metaservice.store.rocks import RocksStore
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -43,7 +43,7 @@ CHILD = """
 import os, resource, signal, sys
 from pathlib import Path
 from metaservice.store.port import Batch, StoreFailed
-from metaservice.store.rocks import RocksStore
+from metaservice.store.engines.rocks import RocksStore
 
 path = Path(sys.argv[1])
 

@@ -15,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from metaservice.client import MetaClient
-from metaservice.rpc.edge import LANES
+from metaservice.rpc.pipeline.interceptor import LANES
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,

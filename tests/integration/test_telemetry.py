@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from metaservice import telemetry
 from metaservice.metrics import METRICS
+from metaservice.shared import telemetry
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT
@@ -173,7 +173,7 @@ def test_the_environment_switches_it_on(environment: dict[str, str], wanted: set
 
 def test_nothing_is_imported_where_it_is_off() -> None:
     probe = (
-        "import sys, metaservice.wiring, metaservice.client\n"
+        "import sys, metaservice.server.wiring, metaservice.client\n"
         "from metaservice import telemetry\n"
         "print(telemetry.tracer(), [each for each in sys.modules if each.startswith('opentelemetry')])\n"
     )

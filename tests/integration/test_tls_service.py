@@ -17,9 +17,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from metaservice.config import read_settings
-from metaservice.log import CERTIFICATE_REFUSED, CERTIFICATE_TAKEN
-from metaservice.rpc.tls import Certificates, CertificateUnusable, TlsFiles, take
+from metaservice.rpc.auth.tls import Certificates, CertificateUnusable, TlsFiles, take
+from metaservice.server.settings import read_settings
+from metaservice.shared.log import CERTIFICATE_REFUSED, CERTIFICATE_TAKEN
 from tests.conformance.server import ROOT
 from tests.integration.certificates import DAY, Authority, Pair
 from tests.integration.service import Service, code_of, wait_until

@@ -14,9 +14,9 @@ from typing import Final
 
 import pytest
 
-from metaservice.own_process import EXIT_UNUSABLE
+from metaservice.server.process import EXIT_UNUSABLE
+from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.history import ensure_history
-from metaservice.store.rocks import RocksStore
 from tests.conformance.server import ROOT
 from tests.integration.bucket import BUCKET, bucket, known_to
 from tests.integration.service import free_address

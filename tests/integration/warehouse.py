@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metaservice.client import ConflictError, MetaClient
-from metaservice.config import read_settings
 from metaservice.core.table.model import Operation
-from metaservice.opening import OpenState
-from metaservice.rpc import wire_entries
+from metaservice.rpc.convert import wire_entries
 from metaservice.rpc.server import Server, ServerSettings
-from metaservice.wiring import Service, build_service
+from metaservice.server.settings import read_settings
+from metaservice.server.store_opening import OpenState
+from metaservice.server.wiring import Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.warehouse import adopt
 from worker.files.purge import Purge, Report

@@ -2,7 +2,7 @@
 
 import pytest
 
-from metaservice.store.memory import MemoryStore
+from metaservice.store.engines.memory import MemoryStore
 from tests.retention.rig import Rig
 from tests.simulation.slate_memory import SlateMemory
 

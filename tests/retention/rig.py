@@ -26,9 +26,9 @@ from metaservice.service.retention.pins import PinRequest, Pins
 from metaservice.service.retention.purge import PurgeList
 from metaservice.service.table.catalog import Catalog
 from metaservice.store import keys
-from metaservice.store.memory import MemoryStore
+from metaservice.store.engines.memory import MemoryStore
 from metaservice.store.port import prefix_end
-from metaservice.store.records import decode_chunk, decode_live
+from metaservice.store.records.tables import decode_chunk, decode_live
 
 T = TypeVar("T")
 LEASE_MS = 60_000

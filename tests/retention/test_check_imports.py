@@ -7,8 +7,8 @@ import pytest
 from metaservice.core.table.model import Entry, FileKind, Operation
 from metaservice.service.operate.check import StoreCheck
 from metaservice.store import keys
-from metaservice.store.memory import MemoryStore
-from metaservice.store.records import decode_live, encode_live
+from metaservice.store.engines.memory import MemoryStore
+from metaservice.store.records.tables import decode_live, encode_live
 from tests.retention.rig import HOUR_MS, Rig
 
 Entries = dict[bytes, bytes]

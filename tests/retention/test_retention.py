@@ -11,11 +11,11 @@ from metaservice.core.retention.kept import is_held, retain_us
 from metaservice.core.table.meta import Alteration
 from metaservice.core.table.model import Operation
 from metaservice.core.table.properties import check_property
-from metaservice.log import CLOCKS_AGREE, CLOCKS_DISAGREE
 from metaservice.service.commit.requests import Begin, Intent
 from metaservice.service.read.timeline import VersionFilter
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.service.retention.pins import PinRequest
+from metaservice.shared.log import CLOCKS_AGREE, CLOCKS_DISAGREE
 from metaservice.store import keys
 from metaservice.store.port import StoreFailed
 from tests.retention.rig import GRACE_MS, HOUR_MS, LEASE_MS, WHO, Rig

@@ -10,7 +10,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import Alteration
 from metaservice.core.table.model import Operation
 from metaservice.core.table.schema_changes import Add, Rename
-from metaservice.rpc import plans
+from metaservice.rpc.convert import plans
 from metaservice.service.commit.requests import Begin, CommitRequest, Intent
 from metaservice.service.read.planning import Planning
 from metaservice.service.read.scan import Wanted

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from metaservice.own_process import end_process
+from metaservice.server.process import end_process
 from tests.simulation.history import HistoryError, run_history
 from tests.simulation.take_overs import run_take_overs
 

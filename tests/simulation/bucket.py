@@ -21,11 +21,11 @@ from typing import Any, Final, TypeVar
 from slatedb import uniffi as slatedb
 
 from metaservice.core.lease import Lease
-from metaservice.store.lease_object import LeaseObject, decode_lease, encode_lease
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.engines.slate import SlateStore
+from metaservice.store.engines.slate_binding import run
+from metaservice.store.lease.lease_object import LeaseObject, decode_lease, encode_lease
+from metaservice.store.object_location import ObjectPlace
 from metaservice.store.port import Store
-from metaservice.store.slate import SlateStore
-from metaservice.store.slate_binding import run
 from tests.simulation.checks import check
 from tests.simulation.steps import Bell, Steps
 

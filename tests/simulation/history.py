@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from metaservice.service.decider.decider import Job
-from metaservice.store.memory import MemoryStore
+from metaservice.store.engines.memory import MemoryStore
 from tests.simulation.checks import ViolationError
 from tests.simulation.clients import play
 from tests.simulation.workers import drain, play_task

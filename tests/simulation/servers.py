@@ -11,16 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from metaservice.config import Settings, read_settings
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import LOOK_MS
-from metaservice.leadership import Leadership, leave, not_leader
-from metaservice.opening import OpenState
+from metaservice.server.ha.leadership import Leadership, leave, not_leader
+from metaservice.server.settings import Settings, read_settings
+from metaservice.server.store_opening import OpenState
+from metaservice.server.wiring import Service, build_service
 from metaservice.service.decider.decider import Answer, Decider, Job, Mailbox
 from metaservice.service.decider.gathering import Gathering
-from metaservice.store.lease_object import decode_lease
+from metaservice.store.lease.lease_object import decode_lease
 from metaservice.store.port import Store, StoreFailed, StoreFenced, StoreGone, StoreUnusable
-from metaservice.wiring import Service, build_service
 from tests.simulation.bucket import Bucket, LeaseInSim, Link
 from tests.simulation.checks import check
 from tests.simulation.steps import MS, Bell, Flag, Host, Killed, Steps, StepThread

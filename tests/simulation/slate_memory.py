@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from slatedb import uniffi as slatedb
 
-from metaservice.store.memory import MemoryStore
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.engines.memory import MemoryStore
+from metaservice.store.engines.slate import SlateStore
+from metaservice.store.object_location import ObjectPlace
 from metaservice.store.port import Batch, StoreCursor
-from metaservice.store.slate import SlateStore
 
 
 class SlateMemory(MemoryStore):

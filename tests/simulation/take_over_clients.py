@@ -13,8 +13,8 @@ from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Change, Entry, FileKind, Operation, Principal, Scope
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.schema import Column
+from metaservice.server.wiring import Service
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
-from metaservice.wiring import Service
 from tests.simulation.servers import START_US, Machine, Process, call
 from tests.simulation.steps import Steps
 from tests.simulation.world import outcome

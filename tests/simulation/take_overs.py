@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from metaservice.store import keys
+from metaservice.store.engines.slate import SlateStore
 from metaservice.store.port import prefix_end
-from metaservice.store.slate import SlateStore
 from protos.laketx.storage.v1 import records_pb2 as pb
 from tests.simulation.bucket import Bucket
 from tests.simulation.checks import ViolationError, check

@@ -26,7 +26,7 @@ from metaservice.service.read.reads import Reads
 from metaservice.service.read.timeline import Timeline, VersionFilter
 from metaservice.service.table.catalog import Catalog
 from metaservice.store import keys
-from metaservice.store.memory import MemoryStore
+from metaservice.store.engines.memory import MemoryStore
 from tests.simulation.checks import Checker, Spec, check
 from tests.simulation.task_checks import Tasks
 

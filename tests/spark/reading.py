@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
 from metaservice.client import Transaction, uuid7
-from metaservice.embedded import open_folder
+from metaservice.client.folder_service import open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.spark.sessions import shared_session
 from worker.base.arrow_shapes import column_field

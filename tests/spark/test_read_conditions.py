@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from metaservice.core.table.predicates import truth
-from metaservice.rpc.wire import _Predicates
+from metaservice.rpc.convert.wire import _Predicates
 from tests.spark.reading import ARROW
 from tests.spark.sessions import shared_session
 from worker.base.conditions import parse_condition

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from laketx import InputError, Lake, connect
 from metaservice.client import add_column, drop_column
-from metaservice.embedded import open_folder
+from metaservice.client.folder_service import open_folder
 from tests.integration.service import service
 from tests.spark.lab_tables import COLUMNS, row
 from tests.spark.reading import LabLake, open_lab, shown

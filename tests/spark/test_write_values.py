@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyarrow import fs
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from metaservice import column_types
-from metaservice.column_types import quoted as quoted_if_odd
 from metaservice.core.table import types as core_types
 from metaservice.core.table.types import folded
+from metaservice.shared import column_types
+from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.footers import column_stats, list_parquet

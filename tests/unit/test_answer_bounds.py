@@ -10,8 +10,8 @@ from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import invalid
 from metaservice.core.table.model import Group, Operation
 from metaservice.core.table.partitions import Partitioning
-from metaservice.rpc import answers, wire_tasks
-from metaservice.rpc.paging import FRAME_BYTES, Room, fitting, in_parts
+from metaservice.rpc.convert import answers, wire_tasks
+from metaservice.rpc.convert.paging import FRAME_BYTES, Room, fitting, in_parts
 from protos.laketx.v1 import common_pb2, maintenance_pb2, read_pb2
 from worker.base.delete_sets import INLINE_BYTES_MAX, TOUCHES_BYTES_MAX, named
 

@@ -16,7 +16,7 @@ from metaservice.service.decider.state import State
 from metaservice.service.operate.backup import SCRATCH, BackupPlace, Backups, _Moment
 from metaservice.service.operate.restoring import list_differences
 from metaservice.service.table.catalog import Catalog
-from metaservice.store.memory import MemoryStore
+from metaservice.store.engines.memory import MemoryStore
 
 TIMEOUT_S = 30.0
 TABLE_ID = "01890000-0000-7000-8000-000000000001"

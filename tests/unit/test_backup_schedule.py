@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from metaservice.log import BACKUP_PRUNED, BACKUP_SCHEDULE_FAILED, BACKUP_VERIFIED, BACKUP_VERIFY_FAILED
 from metaservice.metrics import BACKUP_AGE_SECONDS, BACKUP_DAMAGED, BACKUP_FAILURES, BACKUP_VERIFY_FAILURES
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
@@ -21,8 +20,9 @@ from metaservice.service.operate.backup_schedule import (
     BackupSchedule,
     retry_ms,
 )
-from metaservice.store.memory import MemoryStore
-from metaservice.store.repository import Verification
+from metaservice.shared.log import BACKUP_PRUNED, BACKUP_SCHEDULE_FAILED, BACKUP_VERIFIED, BACKUP_VERIFY_FAILED
+from metaservice.store.backups.repository import Verification
+from metaservice.store.engines.memory import MemoryStore
 
 MINUTE_MS = 60_000
 EVERY_MS = 60 * MINUTE_MS

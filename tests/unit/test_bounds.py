@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from metaservice.core.table.predicates import COMPARISONS, Compare, Not
 from metaservice.core.table.pruning import UNKNOWN, new_pruning
-from metaservice.rpc.plans import BoundsReader
+from metaservice.rpc.convert.plans import BoundsReader
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.footers import data_file
 from worker.base.parquet_options import bounded

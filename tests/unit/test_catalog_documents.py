@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from metaservice.column_types import ATOMIC
 from metaservice.core.errors import MetaError
 from metaservice.core.table.properties import PROPERTIES, Property, check_property, integer_property
+from metaservice.shared.column_types import ATOMIC
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
@@ -19,10 +19,10 @@ MODULES = [
     "service/table/catalog.py",
     "service/table/namespaces.py",
     "service/table/listing.py",
-    "rpc/catalog.py",
-    "rpc/paging.py",
-    "rpc/wire_catalog.py",
-    "rpc/wire_schema.py",
+    "rpc/services/catalog.py",
+    "rpc/convert/paging.py",
+    "rpc/convert/wire_catalog.py",
+    "rpc/convert/wire_schema.py",
 ]
 REASON = re.compile(r"(?:invalid\(|ErrorKind\.\w+,)\s*\"([A-Z][A-Z_]+)\"")
 

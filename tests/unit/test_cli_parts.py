@@ -25,7 +25,7 @@ from metaservice.cli.values import as_json, duration_text, partition_text, read_
 from metaservice.client import PROFILE_NAMES
 from metaservice.core.table.meta import Profile
 from metaservice.core.table.partitions import Partitioning
-from metaservice.terminal import LineFormatter, json_text, printable
+from metaservice.shared.terminal import LineFormatter, json_text, printable
 from protos.laketx.v1 import common_pb2, read_pb2
 from tools.gen_cli_docs import root_context, walk
 from tools.wire import ROOT

@@ -12,10 +12,10 @@ from metaservice.core.clock import Instant, clock_jump_ms
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError
 from metaservice.core.table.model import Entry, FileKind, Operation
-from metaservice.log import CLOCK_CONFIRMED, CLOCKS_AGREE, CLOCKS_DISAGREE, COMMIT_TIMES_AHEAD
 from metaservice.service.commit.requests import Append
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.service.retention.sweeping import Sweeping
+from metaservice.shared.log import CLOCK_CONFIRMED, CLOCKS_AGREE, CLOCKS_DISAGREE, COMMIT_TIMES_AHEAD
 from metaservice.store import keys
 from tests.retention.rig import GRACE_MS, WHO, Rig
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from metaservice.column_types import type_text
-from metaservice.column_words import ColumnWordsError, TypeMissingError, read_columns, read_type_words
+from metaservice.shared.column_definitions import ColumnWordsError, TypeMissingError, read_columns, read_type_words
+from metaservice.shared.column_types import type_text
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from metaservice.core.table.predicates import (
     truth,
 )
 from metaservice.core.table.pruning import show
-from metaservice.rpc.wire import _Predicates
+from metaservice.rpc.convert.wire import _Predicates
 from protos.laketx.v1 import catalog_pb2
 
 TYPES = {

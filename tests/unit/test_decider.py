@@ -9,7 +9,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.service.decider.decider import Again, Answer, Decider
 from metaservice.service.decider.stamps import Stamped
 from metaservice.service.decider.state import State
-from metaservice.store.memory import MemoryStore
+from metaservice.store.engines.memory import MemoryStore
 
 
 def fail(error: BaseException) -> None:

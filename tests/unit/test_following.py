@@ -8,8 +8,8 @@ import pytest
 
 from metaservice.client.credentials import Address
 from metaservice.client.following import FollowingChannel
-from metaservice.leadership import not_leader
-from metaservice.rpc.standby import Standby, StandbyAnswers
+from metaservice.rpc.services.standby import Standby, StandbyAnswers
+from metaservice.server.ha.leadership import not_leader
 from protos.laketx.v1 import admin_pb2
 
 NOBODY = "127.0.0.1:1"

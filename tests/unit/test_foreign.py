@@ -28,18 +28,18 @@ from metaservice.core.access import Identity
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import Lease
 from metaservice.core.storage_scope import folder_of
-from metaservice.foreign import DEPTH_MAX, ForeignUnusable, build, read_json, read_whole
-from metaservice.rpc.asking import ask_json
-from metaservice.rpc.identity import Identities
-from metaservice.rpc.oidc import KEEP_S, KEYS_MAX, WAITING_MAX, Oidc, Provider, keys_of
-from metaservice.rpc.policy import ExternalPolicy
-from metaservice.rpc.storage_tokens import StorageTokens, TokenSettings
-from metaservice.store import lease_object, standby_notes
-from metaservice.store.backup_objects import BucketObjects, RepositoryUnreachable
-from metaservice.store.folders import BackupUnusable, decode_manifest
-from metaservice.store.lease_object import LeaseInBucket, decode_lease
-from metaservice.store.object_place import ObjectPlace
-from metaservice.store.standby_notes import NotesInBucket
+from metaservice.rpc.auth.authentication import Identities
+from metaservice.rpc.auth.oidc import KEEP_S, KEYS_MAX, WAITING_MAX, Oidc, Provider, keys_of
+from metaservice.rpc.auth.outbound_requests import ask_json
+from metaservice.rpc.auth.role_policy import ExternalPolicy
+from metaservice.rpc.auth.storage_tokens import StorageTokens, TokenSettings
+from metaservice.shared.foreign_bytes import DEPTH_MAX, ForeignUnusable, build, read_json, read_whole
+from metaservice.store.backups.folders import BackupUnusable, decode_manifest
+from metaservice.store.backups.objects import BucketObjects, RepositoryUnreachable
+from metaservice.store.lease import lease_object, standby_notes
+from metaservice.store.lease.lease_object import LeaseInBucket, decode_lease
+from metaservice.store.lease.standby_notes import NotesInBucket
+from metaservice.store.object_location import ObjectPlace
 from tests.integration.certificates import Authority
 from tests.integration.odd_server import DEEP, ODD_ANSWERS, OddServer, drips, hangs, odd_server, said
 
@@ -347,7 +347,7 @@ def test_a_token_that_is_known_is_not_checked_again_for_a_while(
 def test_a_slow_provider_delays_nobody_who_needs_no_key(
     issuer: OddServer, slow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metaservice.rpc.oidc.FETCH_S", 0.3)
+    monkeypatch.setattr("metaservice.rpc.auth.oidc.FETCH_S", 0.3)
     now_s = [0.0]
     checks = verifier(issuer, now_s)
     mine = token(issuer)
@@ -368,7 +368,7 @@ def test_few_wait_for_a_slow_provider(issuer: OddServer, monkeypatch: pytest.Mon
     issuer.answers[DISCOVERY] = hangs
     for _ in range(WAITING_MAX):
         assert checks._waiting.acquire(blocking=False)
-    monkeypatch.setattr("metaservice.rpc.oidc.FETCH_S", 30.0)
+    monkeypatch.setattr("metaservice.rpc.auth.oidc.FETCH_S", 30.0)
     with pytest.raises(MetaError, match="too many calls wait"):
         checks.verify(token(issuer))
 
@@ -425,7 +425,7 @@ def test_a_policy_that_answers_garbage_is_its_callers_refusal(issuer: OddServer,
 
 @pytest.mark.parametrize("slow", [hangs, drips])
 def test_a_policy_has_one_deadline(issuer: OddServer, slow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metaservice.rpc.policy.ASK_S", 0.3)
+    monkeypatch.setattr("metaservice.rpc.auth.role_policy.ASK_S", 0.3)
     issuer.answers["/role"] = slow
     assert role_of(f"{issuer.url}/role") == "POLICY_UNREACHABLE"
 
@@ -434,7 +434,7 @@ def test_a_policy_has_one_deadline(issuer: OddServer, slow: Any, monkeypatch: py
 @given(VALUES)
 def test_any_answer_of_a_policy_is_a_role_or_refused(result: object) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("metaservice.rpc.policy.ask_json", lambda *_, **__: {"result": result})
+        patched.setattr("metaservice.rpc.auth.role_policy.ask_json", lambda *_, **__: {"result": result})
         assert role_of("http://policy.test/role") in ("NONE", "POLICY_UNREACHABLE")
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from metaservice.core import quotas
-from metaservice.rpc.lanes import Lane
-from metaservice.rpc.streams import DEADLINE, END_S, IDLE, LOOK_S, StreamLimits, Streams
+from metaservice.rpc.pipeline.open_streams import DEADLINE, END_S, IDLE, LOOK_S, StreamLimits, Streams
+from metaservice.rpc.pipeline.thread_pools import Lane
 
 HOUR_S = 3_600.0
 

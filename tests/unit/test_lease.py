@@ -17,8 +17,8 @@ from metaservice.core.lease import (
     see,
     taken,
 )
-from metaservice.leadership import Leadership, StoreWatch
-from metaservice.store.lease_object import LeaseObject, decode_lease, encode_lease
+from metaservice.server.ha.leadership import Leadership, StoreWatch
+from metaservice.store.lease.lease_object import LeaseObject, decode_lease, encode_lease
 
 LEASE = Lease("one", "a:7070", 3, 7, 1, 2)
 
@@ -214,7 +214,7 @@ def test_a_store_that_is_silent_is_said_once_and_ends_the_leader_after_a_while(
 ) -> None:
     said: list[str] = []
     lost: list[str] = []
-    monkeypatch.setattr("metaservice.leadership.event", lambda name, **_: said.append(name))
+    monkeypatch.setattr("metaservice.server.ha.leadership.event", lambda name, **_: said.append(name))
     waited_ms = [0]
     watch = StoreWatch(lambda: waited_ms[0] / 1000, lost.append)
     for waited_ms[0] in (0, STORE_SILENT_MS - 1, STORE_SILENT_MS, STORE_GIVE_UP_MS - 1, 0, 0, STORE_SILENT_MS):

@@ -20,7 +20,7 @@ from metaservice.service.decider.loading import PASSED_MAX, load_table, load_tab
 from metaservice.service.decider.state import State
 from metaservice.service.table.catalog import Catalog
 from metaservice.store import keys
-from metaservice.store.memory import MemoryCursor, MemoryStore
+from metaservice.store.engines.memory import MemoryCursor, MemoryStore
 from metaservice.store.port import Batch
 
 TABLES = 10

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from metaservice.store import folders, logmark, port
+from metaservice.store import port
+from metaservice.store.backups import folders
+from metaservice.store.engines import log_mark
+from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.port import Batch, StoreGone, StoreUnusable
-from metaservice.store.rocks import RocksStore
 
 SYNCED, UNSYNCED = 50, 3
 
@@ -145,15 +147,15 @@ def test_a_log_that_is_deleted_while_the_folder_is_listed_is_not_missed(
 ) -> None:
     """RocksDB begins the next one and deletes this one, between the listing and the look at it."""
     put(store, 1)
-    listed = logmark._newest_log
+    listed = log_mark._newest_log
     looks = iter([1_000_000, -1])  # of which no file is there
-    monkeypatch.setattr(logmark, "_newest_log", lambda folder: next(looks, None) or listed(folder))
+    monkeypatch.setattr(log_mark, "_newest_log", lambda folder: next(looks, None) or listed(folder))
     store._mark._inode = 0
     store.sync()
     put(store, 2)
     store.sync()
     monkeypatch.undo()
-    mark = logmark.read_mark(store._path)
+    mark = log_mark.read_mark(store._path)
     assert mark is not None
     assert mark.log == int(log_of(store._path).stem)
 
@@ -169,17 +171,17 @@ def test_writes_that_are_missing_without_a_trace_in_the_log_are_refused(store: R
     """As where the log that was being written had just been begun."""
     put(store, 1)
     store.close()
-    mark = logmark.read_mark(store._path)
+    mark = log_mark.read_mark(store._path)
     assert mark is not None
-    body = logmark._FORMAT.pack(logmark._MAGIC, mark.identity, mark.sequence + 5, 0, 0)
-    (store._path / logmark.NAME).write_bytes(body + logmark._check(body))
+    body = log_mark._FORMAT.pack(log_mark._MAGIC, mark.identity, mark.sequence + 5, 0, 0)
+    (store._path / log_mark.NAME).write_bytes(body + log_mark._check(body))
     with pytest.raises(StoreUnusable, match="acknowledged writes are lost"):
         RocksStore(store._path)
 
 
 @pytest.mark.parametrize("text", [b"", b"no mark", b"x" * 40])
 def test_a_mark_that_is_missing_or_no_mark_proves_nothing(found: Path, text: bytes) -> None:
-    (found / logmark.NAME).write_bytes(text)
+    (found / log_mark.NAME).write_bytes(text)
     assert len(numbers(found)) == SYNCED + UNSYNCED
 
 
@@ -188,7 +190,7 @@ def test_the_mark_of_another_database_proves_nothing(found: Path, tmp_path: Path
     for number in range(3 * SYNCED):
         put(other, number)
     other.close()
-    shutil.copy(tmp_path / "other" / logmark.NAME, found / logmark.NAME)
+    shutil.copy(tmp_path / "other" / log_mark.NAME, found / log_mark.NAME)
     assert len(numbers(found)) == SYNCED + UNSYNCED
 
 

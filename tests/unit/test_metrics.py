@@ -5,7 +5,7 @@ from prometheus_client import generate_latest
 from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable
 from metaservice.core.table.model import Operation, Principal
 from metaservice.metrics import METRICS, DeciderMetrics, Histogram, Metrics
-from metaservice.rpc.exporter import Collector
+from metaservice.rpc.observe.prometheus import Collector
 
 
 def committed(*, rebased_over: int = 0, already_applied: bool = False) -> Txn:

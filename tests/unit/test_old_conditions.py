@@ -11,8 +11,8 @@ from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Alteration
 from metaservice.core.table.model import Entry, FileKind, Operation
 from metaservice.core.table.schema_changes import Add, Drop, Rename, SchemaChange, Widen
-from metaservice.rpc import plans
-from metaservice.rpc.wire_schema import column_messages
+from metaservice.rpc.convert import plans
+from metaservice.rpc.convert.wire_schema import column_messages
 from metaservice.service.read.planning import Planning
 from protos.laketx.v1 import common_pb2, read_pb2
 from tests.retention.rig import Rig

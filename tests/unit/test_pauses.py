@@ -11,11 +11,11 @@ from metaservice.core.compaction.policy import Options
 from metaservice.core.compaction.tasks import Task, TaskState
 from metaservice.core.errors import MetaError
 from metaservice.core.table.model import Change, Operation
-from metaservice.log import LEASES_RENEWED
 from metaservice.service.decider.pauses import Pauses
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.retention.housekeeping import Keeping
-from metaservice.store.memory import MemoryStore
+from metaservice.shared.log import LEASES_RENEWED
+from metaservice.store.engines.memory import MemoryStore
 from metaservice.store.port import Batch
 from tests.retention.rig import LEASE_MS, Rig
 

@@ -11,8 +11,8 @@ from metaservice.core.compaction.plans import Ages, Bucket, PlanFile
 from metaservice.core.compaction.policy import NEVER_US, Policy
 from metaservice.core.compaction.quiet import quiet_waits
 from metaservice.core.table.model import FileKind
-from metaservice.store.layout import count_entries
-from metaservice.store.plan_records import StoredEntry
+from metaservice.store.live_layout import count_entries
+from metaservice.store.records.plans import StoredEntry
 from protos.laketx.v1 import common_pb2
 from tests.unit.buckets import HOUR_US, TARGET, files_of, worlds
 from tests.unit.buckets import policy as make_policy

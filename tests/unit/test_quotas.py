@@ -8,9 +8,9 @@ import pytest
 from metaservice.core import quotas
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.quotas import Quota
-from metaservice.rpc import refusals
-from metaservice.rpc.rates import Rates
-from metaservice.rpc.refusals import RefusalLog
+from metaservice.rpc.observe import refusal_log
+from metaservice.rpc.observe.refusal_log import RefusalLog
+from metaservice.rpc.pipeline.rate_limits import Rates
 from metaservice.service.decider.usage import Usage
 from metaservice.service.operate.quota_use import QuotaUse, QuotaUses
 
@@ -76,12 +76,12 @@ def test_a_storm_of_refusals_is_a_few_lines(caplog: pytest.LogCaptureFixture, mo
             said.say(storm, "/m", "id", "etl")
         said.say(storm, "/m", "id", "bi")
         said.say(other, "/m", "id", "etl")
-        assert len(caplog.records) == refusals.LINES_PER_WINDOW + 2
-        monkeypatch.setattr(refusals, "WINDOW_S", 0.0)
+        assert len(caplog.records) == refusal_log.LINES_PER_WINDOW + 2
+        monkeypatch.setattr(refusal_log, "WINDOW_S", 0.0)
         said.say(storm, "/m", "id", "etl")
     last = json.loads(caplog.records[-1].getMessage())
     assert (last["reason"], last["principal"]) == ("TOO_MANY_PINS", "etl")
-    assert int(last["suppressed"]) == 1_000 - refusals.LINES_PER_WINDOW
+    assert int(last["suppressed"]) == 1_000 - refusal_log.LINES_PER_WINDOW
 
 
 class Clock:

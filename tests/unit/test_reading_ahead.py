@@ -14,15 +14,15 @@ from metaservice.client import uuid7
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Principal
 from metaservice.core.table.partitions import Partitioning
-from metaservice.reading_ahead import ReadingAhead
+from metaservice.server.ha.prefetch import ReadingAhead
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider import loading
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.service.table.catalog import Catalog
-from metaservice.store.object_place import CACHE_BYTES, ObjectPlace
+from metaservice.store.engines.slate import SlateStore
+from metaservice.store.object_location import CACHE_BYTES, ObjectPlace
 from metaservice.store.port import StoreFailed
-from metaservice.store.slate import SlateStore
 
 TABLES = 20
 PATIENCE_S = 20.0

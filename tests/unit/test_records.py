@@ -15,8 +15,8 @@ from metaservice.core.table.model import (
     Removed,
     TableCommit,
 )
-from metaservice.store.records import decode_commit, decode_live, encode_added, encode_commit, encode_live
-from metaservice.store.txn_records import decode_txn, encode_txn
+from metaservice.store.records.tables import decode_commit, decode_live, encode_added, encode_commit, encode_live
+from metaservice.store.records.transactions import decode_txn, encode_txn
 
 ROUNDS = 400
 

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaservice.core.errors import MetaError
-from metaservice.store import folders
-from metaservice.store.backup_objects import FolderObjects, folder_of, objects_at
-from metaservice.store.copying import diff_entries
-from metaservice.store.folders import BackupUnusable, Manifest
-from metaservice.store.repository import (
+from metaservice.store.backups import folders
+from metaservice.store.backups.folders import BackupUnusable, Manifest
+from metaservice.store.backups.objects import FolderObjects, folder_of, objects_at
+from metaservice.store.backups.repository import (
     BACKUPS,
     FILES,
     RUNNING,
@@ -26,6 +25,7 @@ from metaservice.store.repository import (
     first_with_all_of,
     plan_prune,
 )
+from metaservice.store.engines.copying import diff_entries
 
 SECOND_US = 1_000_000
 Content = dict[str, bytes]

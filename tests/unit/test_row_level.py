@@ -24,7 +24,7 @@ from metaservice.core.table.model import (
 )
 from metaservice.core.table.predicates import TRUE, Compare
 from metaservice.core.table.rows import Hidden
-from metaservice.rpc.payloads import Bitmap
+from metaservice.rpc.convert.payloads import Bitmap
 from tests.unit.by_hand import ONE, TWO, Table, lost
 
 COMPACTIONS = [Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER]

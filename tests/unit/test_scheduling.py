@@ -24,7 +24,7 @@ from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.service.decider.views import TableView
 from metaservice.service.table.catalog import Catalog
-from metaservice.store.memory import MemoryStore
+from metaservice.store.engines.memory import MemoryStore
 from tests.simulation.world import START_US, Clock
 
 WHO = Principal("tests")

@@ -20,7 +20,7 @@ from metaservice.core.table.schema_changes import (
     SchemaChange,
     Widen,
 )
-from metaservice.store.records import decode_table, encode_table
+from metaservice.store.records.tables import decode_table, encode_table
 
 COLUMNS = [
     Column("id", "int", nullable=False),

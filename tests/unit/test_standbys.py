@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from metaservice.core.lease import FORGET_MS, GONE_MS, NOTE_MS
-from metaservice.standbys import Standbys
-from metaservice.store.standby_notes import StandbyNotes
+from metaservice.server.ha.standby_registry import Standbys
+from metaservice.store.lease.standby_notes import StandbyNotes
 
 LEADER, OTHER = "a:7070", "b:7070"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metaservice.rpc import wire_catalog
+from metaservice.rpc.convert import wire_catalog
 from protos.laketx.v1 import catalog_pb2
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaservice.column_types import ATOMIC, Array, Atomic, Decimal, Field, Map, Struct, Type, type_text
 from metaservice.core.errors import MetaError
 from metaservice.core.table.types import may_widen, nested_ids, parse_type, with_ids
+from metaservice.shared.column_types import ATOMIC, Array, Atomic, Decimal, Field, Map, Struct, Type, type_text
 
 names = st.text("abcXYZ_09", min_size=1, max_size=8)
 decimals = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: Decimal(p, s)))

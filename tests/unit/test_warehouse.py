@@ -3,8 +3,8 @@
 import pytest
 
 from metaservice.service.operate.restoring import begin_history
+from metaservice.store.engines.memory import MemoryStore
 from metaservice.store.history import ensure_history, read_history
-from metaservice.store.memory import MemoryStore
 from protos.laketx.v1 import maintenance_pb2
 from worker.base.errors import InputError
 from worker.base.warehouse import WarehouseMark, check_mark, location_of

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from metaservice.client import BlockedError, MetaClient, add_column, default_column, uuid7
+from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.formats import FORMAT_KEY, decode_format, encode_format
 from metaservice.store.port import Batch
-from metaservice.store.rocks import RocksStore
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from tests.integration.service import TIMEOUT_S, Service
 from tests.upgrade.releases import NOW, Release

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from metaservice.client import KEY_SCOPE, Credentials, KeyScope, MetaClient, NotFoundError
 from metaservice.client.credentials import is_address, with_scheme
-from metaservice.embedded import looks_like_address, open_folder
+from metaservice.client.folder_service import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2
 from worker.api.foreign_calls import OF_LAKES, KnowsForeignCalls, by_name
 from worker.api.multi_table import MultiTableTransaction

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from metaservice.client import add_column, default_column, drop_column, rename_column, widen_column
-from metaservice.column_types import quoted as quoted_if_odd
+from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.api.arrow_reads import ArrowReads
 from worker.api.cursors import Cursor, cursor_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type, type_text
+from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type, type_text
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.schema import FILE_IDS, OP, ROW_ID, check_name, path_below

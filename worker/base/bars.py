@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from metaservice.terminal import printable
+from metaservice.shared.terminal import printable
 
 SWITCH: Final = "LAKETX_PROGRESS"
 AFTER_S: Final = 1.0

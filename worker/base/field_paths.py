@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from metaservice.column_types import quoted as quoted_if_odd
+from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.schema import path_below, quoted

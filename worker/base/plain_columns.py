@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from metaservice.column_types import quoted, type_text
-from metaservice.column_words import ColumnWordsError, TypeMissingError, read_columns, read_type_words
+from metaservice.shared.column_definitions import ColumnWordsError, TypeMissingError, read_columns, read_type_words
+from metaservice.shared.column_types import quoted, type_text
 from protos.laketx.v1 import catalog_pb2
 from worker.base import arrow_shapes
 from worker.base.errors import InputError

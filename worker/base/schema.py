@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from metaservice.column_types import quoted as quoted_if_odd
+from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 

@@ -13,9 +13,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from metaservice import column_types, column_words
-from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type
-from metaservice.column_words import BY_BYTES, COLLATED
+from metaservice.shared import column_definitions, column_types
+from metaservice.shared.column_definitions import BY_BYTES, COLLATED
+from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.schema import check_name, path_below
@@ -37,13 +37,13 @@ ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
     "timestamp_ntz": t.TimestampNTZType,
 }
 INSTEAD: Final = {
-    **dict.fromkeys(("CharType", "VarcharType"), column_words.INSTEAD["char"]),
+    **dict.fromkeys(("CharType", "VarcharType"), column_definitions.INSTEAD["char"]),
     **dict.fromkeys(
-        ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"), column_words.INSTEAD["interval"]
+        ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"), column_definitions.INSTEAD["interval"]
     ),
-    "TimeType": column_words.INSTEAD["time"],
-    "VariantType": column_words.INSTEAD["variant"],
-    **dict.fromkeys(("GeographyType", "GeometryType"), column_words.INSTEAD["geometry"]),
+    "TimeType": column_definitions.INSTEAD["time"],
+    "VariantType": column_definitions.INSTEAD["variant"],
+    **dict.fromkeys(("GeographyType", "GeometryType"), column_definitions.INSTEAD["geometry"]),
     "NullType": "NULL alone has no type: cast the column",
 }
 WORDS: Final = {kind: word for word, kind in ATOMIC.items()}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metaservice.cli.output import Column
-from metaservice.terminal import json_text
+from metaservice.shared.terminal import json_text
 
 NULL: Final = "NULL"
 ROWS_AT_ONCE: Final = 1 << 14

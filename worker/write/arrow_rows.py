@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from metaservice.column_types import Array, Map, Struct, Type, read_type
+from metaservice.shared.column_types import Array, Map, Struct, Type, read_type
 from protos.laketx.v1 import catalog_pb2
 from worker.base.arrow_shapes import DIGITS_MAX, arrow_schema, column_field, nested
 from worker.base.errors import InputError

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from metaservice.client import MetaClient
-from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
+from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import ARROW
 from worker.base.errors import InputError

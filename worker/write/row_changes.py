@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from metaservice.column_types import quoted as quoted_if_odd
+from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.conditions import to_wire
 from worker.base.delete_sets import delete_sets

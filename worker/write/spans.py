@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from metaservice import telemetry
+from metaservice.shared import telemetry
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

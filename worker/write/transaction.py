@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, MetaServiceError, Transaction
 from metaservice.client.features import INLINED_ROWS
 from metaservice.client.retries import Backoff
-from metaservice.ids import uuid7
+from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.connection import Connection
 from worker.base.errors import InputError, lost_race, word

@@ -7,13 +7,13 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Final
 
-from metaservice.column_types import quoted
 from metaservice.core import limits
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Operation
 from metaservice.core.table.properties import integer_property, parse_row_order, text_property
 from metaservice.core.table.schedule import ScheduleEntry, Window, parse_schedule, parse_windows
 from metaservice.core.table.types import folded
+from metaservice.shared.column_types import quoted
 
 WORK: Final = {
     "minor": Operation.MINOR_COMPACT,

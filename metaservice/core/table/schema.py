@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from metaservice.column_types import INTEGERS, Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.partitions import wire_kind
@@ -42,6 +41,18 @@ from metaservice.core.table.types import (
     split_path,
     with_ids,
     with_new_ids,
+)
+from metaservice.shared.column_types import (
+    INTEGERS,
+    Array,
+    Atomic,
+    Decimal,
+    Field,
+    Map,
+    Struct,
+    Type,
+    quoted,
+    type_text,
 )
 
 NO_KEY: Final = frozenset({"float", "double"})  # -0.0 and NaN: equal values of different bits

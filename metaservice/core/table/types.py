@@ -12,7 +12,9 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 
-from metaservice.column_types import (
+from metaservice.core import limits
+from metaservice.core.errors import invalid
+from metaservice.shared.column_types import (
     ATOMIC,
     INTEGERS,
     Array,
@@ -25,8 +27,6 @@ from metaservice.column_types import (
     quoted,
     read_type,
 )
-from metaservice.core import limits
-from metaservice.core.errors import invalid
 
 DECIMAL_DIGITS_MAX: Final = 38
 _STEP = re.compile(r"(?:`((?:[^`]|``)+)`|([^.`]+))(\.|\Z)")

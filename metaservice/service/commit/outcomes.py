@@ -12,9 +12,9 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import TableState
 from metaservice.store import keys
-from metaservice.store.imports import end_import, put_import
-from metaservice.store.records import encode_added, encode_commit, encode_live, join_chunk
-from metaservice.store.row_records import encode_rows
+from metaservice.store.external_files import end_import, put_import
+from metaservice.store.records.row_facts import encode_rows
+from metaservice.store.records.tables import encode_added, encode_commit, encode_live, join_chunk
 
 
 class Outcomes:

@@ -30,7 +30,7 @@ from metaservice.service.decider.loading import first_commit
 from metaservice.service.decider.state import load_commit_footprint
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
-from metaservice.store.layout import read_bucket, scan_counts, scan_partitions
+from metaservice.store.live_layout import read_bucket, scan_counts, scan_partitions
 from metaservice.store.port import StoreCursor, prefix_end
 
 PAUSE_PARTITIONS = 4_000

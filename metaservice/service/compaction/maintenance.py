@@ -31,7 +31,6 @@ from metaservice.core.compaction.tasks import (
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.model import Change, Conflict, Live, Operation, Principal
 from metaservice.core.table.schedule import is_open
-from metaservice.log import TASK_ALARM
 from metaservice.service.commit.judging import look_at_compaction
 from metaservice.service.commit.requests import Begin, CommitRequest
 from metaservice.service.commit.transactions import Transactions
@@ -41,9 +40,10 @@ from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.service.decider.taskbook import TaskBook, lost_to
+from metaservice.shared.log import TASK_ALARM
 from metaservice.store import keys
-from metaservice.store.layout import row_order_of
-from metaservice.store.tasks import decode_task
+from metaservice.store.live_layout import row_order_of
+from metaservice.store.records.tasks import decode_task
 
 Inputs = dict[tuple[str, int], list[Live]]
 

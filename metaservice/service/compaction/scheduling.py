@@ -17,12 +17,12 @@ from metaservice.core.compaction.plans import TaskPlan
 from metaservice.core.compaction.policy import WORK, Policy, policy_of
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import TableMeta
-from metaservice.log import SCHEDULE_FAILED
 from metaservice.service.compaction.layouts import Layouts, free
 from metaservice.service.compaction.taskqueue import TaskQueue
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.views import TableView
+from metaservice.shared.log import SCHEDULE_FAILED
 from metaservice.store import keys
 
 AGES_LOOK_MS = 10_000

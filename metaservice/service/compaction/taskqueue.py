@@ -19,7 +19,7 @@ from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.store import keys
-from metaservice.store.layout import bucket_of_live
+from metaservice.store.live_layout import bucket_of_live
 
 
 @dataclass(frozen=True, slots=True)

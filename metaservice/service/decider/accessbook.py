@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from metaservice.core.access import Grants, Place, Token
 from metaservice.store import keys
-from metaservice.store.access_records import decode_grant, decode_token
 from metaservice.store.port import Batch, StoreCursor, prefix_end
+from metaservice.store.records.access import decode_grant, decode_token
 
 
 class AccessBook:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from metaservice.core import limits
 from metaservice.core.clock import Instant, clock_jump_ms
-from metaservice.log import CLOCK_CONFIRMED, CLOCKS_AGREE, CLOCKS_DISAGREE, COMMIT_TIMES_AHEAD
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
+from metaservice.shared.log import CLOCK_CONFIRMED, CLOCKS_AGREE, CLOCKS_DISAGREE, COMMIT_TIMES_AHEAD
 from metaservice.store import keys
-from metaservice.store.clock_records import ClockState, decode_clock, encode_clock
+from metaservice.store.records.clocks import ClockState, decode_clock, encode_clock
 
 Uptime = Callable[[], tuple[str, int]]
 

@@ -15,7 +15,7 @@ from metaservice.core.table.model import Idle
 from metaservice.service.decider.snapshots import TableState
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.records import decode_table
+from metaservice.store.records.tables import decode_table
 
 V = TypeVar("V")
 Found = tuple[bytes, bytes]  # a key and its value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from metaservice.core.retention.marks import Cursor, Tag
 from metaservice.store import keys
-from metaservice.store.marks import decode_cursor, decode_tag
 from metaservice.store.port import StoreCursor as StoreCursor
 from metaservice.store.port import prefix_end
+from metaservice.store.records.tags_and_cursors import decode_cursor, decode_tag
 
 
 class MarkBook:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from metaservice.core import limits
-from metaservice.log import LEASES_RENEWED
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
+from metaservice.shared.log import LEASES_RENEWED
 
 
 class Pauses:

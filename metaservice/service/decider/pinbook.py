@@ -11,8 +11,8 @@ from typing import Final
 from metaservice.core import limits
 from metaservice.core.retention.kept import Pin
 from metaservice.store import keys
-from metaservice.store.pins import decode_pin
 from metaservice.store.port import StoreCursor, prefix_end
+from metaservice.store.records.pins import decode_pin
 
 NEVER_MS: Final = 2**62
 

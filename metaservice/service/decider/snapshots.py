@@ -12,9 +12,9 @@ from metaservice.core.table.model import Footprint, Idle, Live
 from metaservice.core.table.rows import Payloads, Written
 from metaservice.service.decider.views import TableView
 from metaservice.service.decider.written import WrittenKept
-from metaservice.store import imports, keys
+from metaservice.store import external_files, keys
 from metaservice.store.port import Store, StoreCursor, prefix_end
-from metaservice.store.records import decode_live
+from metaservice.store.records.tables import decode_live
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class StoreSnapshots:
 
     def find_imports(self, path: str) -> Iterable[Live]:
         self.flush()
-        return imports.find_imports(self.store, self.raw_id, path)
+        return external_files.find_imports(self.store, self.raw_id, path)
 
     def wrote(self, version: int) -> Written:
         self.flush()

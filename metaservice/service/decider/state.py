@@ -27,10 +27,10 @@ from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.decider.usage import Usage, staged_bytes
 from metaservice.service.decider.views import TableView, Views
 from metaservice.service.decider.written import WrittenKept
-from metaservice.store import formats, imports, keys, upkeep
+from metaservice.store import external_files, formats, index_migrations, keys
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
-from metaservice.store.records import (
+from metaservice.store.records.tables import (
     added_chunks,
     decode_chunk,
     decode_commit,
@@ -41,7 +41,7 @@ from metaservice.store.records import (
     encode_table,
     join_chunk,
 )
-from metaservice.store.txn_records import decode_txn, encode_txn
+from metaservice.store.records.transactions import decode_txn, encode_txn
 
 
 class State:
@@ -93,8 +93,8 @@ class State:
         self._load(decode)
 
     def _load(self, decode: Callable[[bytes], TableMeta]) -> None:
-        upkeep.index_the_past(self.store, self.batch)
-        imports.index_imports(self.store, self.batch)
+        index_migrations.index_the_past(self.store, self.batch)
+        external_files.index_imports(self.store, self.batch)
         cursor = self.store.cursor()
         self.format = formats.decode_format(cursor.get(formats.FORMAT_KEY))
         raw_ceiling = cursor.get(keys.CEILING)

@@ -17,7 +17,7 @@ from metaservice.core.compaction.tasks import Task, TaskState, done, failed
 from metaservice.core.table.model import Conflict
 from metaservice.store import keys
 from metaservice.store.port import Batch, StoreCursor, prefix_end
-from metaservice.store.tasks import decode_task, encode_task
+from metaservice.store.records.tasks import decode_task, encode_task
 
 NEVER_MS: Final = 2**62
 

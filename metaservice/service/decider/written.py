@@ -7,7 +7,7 @@ from collections import OrderedDict
 from metaservice.core import limits
 from metaservice.core.table.rows import UNKNOWN_WRITTEN, Payloads, Written, written_by
 from metaservice.store.port import Store
-from metaservice.store.row_records import load_rows
+from metaservice.store.records.row_facts import load_rows
 
 
 class WrittenKept:

@@ -16,7 +16,7 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.store import keys
-from metaservice.store.access_records import encode_grant, encode_token
+from metaservice.store.records.access import encode_grant, encode_token
 
 PREFIX: Final = "lktx"
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.log import BACKUP_FAILED, BACKUP_MADE, event
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.store import folders
-from metaservice.store.backup_objects import folder_of, is_repository
-from metaservice.store.folders import BackupUnusable, Head, Manifest
-from metaservice.store.repository import Repository, Stored, backup_id_at, open_repository
+from metaservice.shared.log import BACKUP_FAILED, BACKUP_MADE, event
+from metaservice.store.backups import folders
+from metaservice.store.backups.folders import BackupUnusable, Head, Manifest
+from metaservice.store.backups.objects import folder_of, is_repository
+from metaservice.store.backups.repository import Repository, Stored, backup_id_at, open_repository
 
 SCRATCH = "backup.scratch"
 REPEATS_LOOKED_AT = 3

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core.errors import MetaError
-from metaservice.log import BACKUP_PRUNED, BACKUP_SCHEDULE_FAILED, BACKUP_VERIFIED, BACKUP_VERIFY_FAILED
 from metaservice.metrics import (
     BACKUP_AGE_SECONDS,
     BACKUP_BYTES,
@@ -30,7 +29,8 @@ from metaservice.metrics import (
 )
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.operate.backup import Backups
-from metaservice.store.repository import Verification, open_repository, plan_prune
+from metaservice.shared.log import BACKUP_PRUNED, BACKUP_SCHEDULE_FAILED, BACKUP_VERIFIED, BACKUP_VERIFY_FAILED
+from metaservice.store.backups.repository import Verification, open_repository, plan_prune
 
 LOOK_S: Final = 1.0
 RETRY_FIRST_MS: Final = 5_000

@@ -33,12 +33,12 @@ from metaservice.service.operate.replay import (
     told_by_log,
 )
 from metaservice.store import keys
-from metaservice.store.imports import IMPORTS
-from metaservice.store.log import LoggedCommit, entries_of
+from metaservice.store.commit_log import LoggedCommit, entries_of
+from metaservice.store.external_files import IMPORTS
+from metaservice.store.index_migrations import PAST
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.records import decode_table
-from metaservice.store.txn_records import decode_txn
-from metaservice.store.upkeep import PAST
+from metaservice.store.records.tables import decode_table
+from metaservice.store.records.transactions import decode_txn
 
 STEP_ENTRIES = 64
 STEPS_PER_PROGRESS = 256

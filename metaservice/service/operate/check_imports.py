@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 from metaservice.service.operate.replay import Indexed
 from metaservice.store import keys
-from metaservice.store.imports import import_of, names_of
+from metaservice.store.external_files import import_of, names_of
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.records import decode_live
+from metaservice.store.records.tables import decode_live
 
 Problem = Callable[..., None]
 Count = Callable[[], bool]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from metaservice.core.retention.marks import Cursor as Mark
 from metaservice.core.retention.marks import Tag
 from metaservice.store import keys
-from metaservice.store.marks import decode_cursor, decode_tag
 from metaservice.store.port import StoreCursor, prefix_end
+from metaservice.store.records.tags_and_cursors import decode_cursor, decode_tag
 
 Decode = Callable[[bytes, bytes], Tag | Mark]
 FAMILIES: tuple[tuple[bytes, str, Decode], ...] = (

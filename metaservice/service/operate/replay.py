@@ -19,9 +19,9 @@ from pyroaring import BitMap64
 from metaservice.core import limits
 from metaservice.core.table.model import Entry, Removed
 from metaservice.store import keys
-from metaservice.store.log import LoggedCommit, decode_logged, entries_of
+from metaservice.store.commit_log import LoggedCommit, decode_logged, entries_of
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.records import decode_live
+from metaservice.store.records.tables import decode_live
 
 GROUPS = 4_096
 NOT_KNOWN = -1

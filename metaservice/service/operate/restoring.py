@@ -15,11 +15,11 @@ from metaservice.core import limits
 from metaservice.core.commit.transaction import HISTORY_CHANGED, TxnEvent, TxnState, end
 from metaservice.service.decider.state import State
 from metaservice.store import keys
-from metaservice.store.folders import Head
+from metaservice.store.backups.folders import Head
 from metaservice.store.history import History, put_history, put_purge_hold, read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
-from metaservice.store.records import decode_table
-from metaservice.store.txn_records import decode_txn, encode_txn
+from metaservice.store.records.tables import decode_table
+from metaservice.store.records.transactions import decode_txn, encode_txn
 
 OPS_PER_BATCH = 1_000
 

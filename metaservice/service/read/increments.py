@@ -11,9 +11,9 @@ from metaservice.core.table.model import CommitSummary
 from metaservice.core.table.predicates import Predicate
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
-from metaservice.store.plan_records import StoredEntry, decode_added, decode_added_chunk, decode_stored
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.records import decode_commit
+from metaservice.store.records.plans import StoredEntry, decode_added, decode_added_chunk, decode_stored
+from metaservice.store.records.tables import decode_commit
 
 
 @dataclass(frozen=True, slots=True)

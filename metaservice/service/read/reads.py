@@ -13,9 +13,9 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import live_entries
 from metaservice.service.decider.views import TableView
-from metaservice.store import imports, keys
-from metaservice.store.plan_records import inlined_content
-from metaservice.store.records import decode_commit, decode_table
+from metaservice.store import external_files, keys
+from metaservice.store.records.plans import inlined_content
+from metaservice.store.records.tables import decode_commit, decode_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Reads:
     def imported(self, tables: Iterable[TableView]) -> set[str]:
         """The ids of those that have external files."""
         cursor = self._decider.state.store.cursor()
-        return {one.meta.table_id for one in tables if imports.has_imports(cursor, one.raw_id)}
+        return {one.meta.table_id for one in tables if external_files.has_imports(cursor, one.raw_id)}
 
     def check_version(self, table: TableView, version: int | None) -> int:
         if version is None:

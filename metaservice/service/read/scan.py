@@ -21,8 +21,8 @@ from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import added_by
 from metaservice.service.read.stats_memory import Part, Seen, SeenPartition, StatsMemory
 from metaservice.store import keys
-from metaservice.store.plan_records import StoredEntry, decode_stored, inlined_content, removed_of
 from metaservice.store.port import StoreCursor, prefix_end
+from metaservice.store.records.plans import StoredEntry, decode_stored, inlined_content, removed_of
 
 COMMITS_FOLLOWED_MAX = 100
 NARROW_PARTITIONS_MAX = 100

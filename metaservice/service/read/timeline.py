@@ -18,8 +18,8 @@ from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.records import decode_summary
-from metaservice.store.txn_records import decode_txn
+from metaservice.store.records.tables import decode_summary
+from metaservice.store.records.transactions import decode_txn
 
 Item = TypeVar("Item")
 Token = TypeVar("Token")

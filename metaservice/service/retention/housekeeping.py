@@ -26,7 +26,6 @@ from metaservice.core import limits
 from metaservice.core.commit.transaction import TxnState
 from metaservice.core.retention.kept import is_held, retain_us
 from metaservice.core.table.model import Entry
-from metaservice.log import HOUSEKEEPING_FAILED
 from metaservice.service.decider.clockguard import ClockGuard, Uptime, unknown_uptime
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
@@ -34,11 +33,12 @@ from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
 from metaservice.service.retention.holders import given_up_us, tables_restoring, who_holds
 from metaservice.service.retention.pins import Pins
+from metaservice.shared.log import HOUSEKEEPING_FAILED
 from metaservice.store import keys
-from metaservice.store.imports import forget_import
+from metaservice.store.external_files import forget_import
 from metaservice.store.port import StoreUnusable, prefix_end
-from metaservice.store.records import decode_chunk, decode_commit, decode_live, decode_table
-from metaservice.store.txn_records import decode_txn
+from metaservice.store.records.tables import decode_chunk, decode_commit, decode_live, decode_table
+from metaservice.store.records.transactions import decode_txn
 
 Steps = Iterator[None]
 

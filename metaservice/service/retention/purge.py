@@ -12,8 +12,8 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.store import keys
+from metaservice.store.external_files import find_named
 from metaservice.store.history import read_purge_hold
-from metaservice.store.imports import find_named
 from metaservice.store.port import prefix_end
 
 

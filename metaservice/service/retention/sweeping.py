@@ -30,9 +30,9 @@ from metaservice.service.decider.state import State
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.service.retention.purge import check_purge
 from metaservice.store import keys
-from metaservice.store.imports import find_named
+from metaservice.store.external_files import find_named
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.txn_records import decode_txn
+from metaservice.store.records.transactions import decode_txn
 
 SWEPT: Final = keys.upkeep_key("swept")
 TXN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")

@@ -16,7 +16,7 @@ from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.records import decode_table
+from metaservice.store.records.tables import decode_table
 
 HOUR_US = 3_600_000_000
 

@@ -14,7 +14,7 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.naming import get_namespace
 from metaservice.store import keys
-from metaservice.store.records import encode_namespace
+from metaservice.store.records.tables import encode_namespace
 
 
 class Namespaces:

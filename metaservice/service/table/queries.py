@@ -15,7 +15,7 @@ from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.naming import check_free, table_name_in
 from metaservice.service.decider.state import State
 from metaservice.store import keys
-from metaservice.store.records import encode_view
+from metaservice.store.records.tables import encode_view
 
 
 class Queries:

@@ -15,18 +15,18 @@ ADOPT_LATE = ADOPT + "            self._valid_until_ms = self._clocks.mono_ms() 
 BUGS: Final = (
     Bug(
         "the fences that keep late writes out of a bucket's log are collected",
-        "metaservice/store/slate.py",
+        "metaservice/store/engines/slate.py",
         (('{**_OLD, "dry_run": True}', "_OLD"),),
         own_tests=("tests/integration/test_collection.py", "-k", "in_flight"),
     ),
     Bug(
         "a delete set that names no files is forgotten in the log",
-        "metaservice/store/records.py",
+        "metaservice/store/records/tables.py",
         (("frozenset(e.partition for e in own_sets if hides_beyond(e.touches, touched))", "frozenset()"),),
     ),
     Bug(
         "a log that was deleted or emptied is opened as an older state",
-        "metaservice/store/rocks.py",
+        "metaservice/store/engines/rocks.py",
         (
             ("        refuse_a_lost_log(path)\n", ""),
             ("        refuse_lost_writes(path, db.latest_sequence_number())\n", ""),
@@ -34,22 +34,22 @@ BUGS: Final = (
     ),
     Bug(
         "after a sync it is not noted what was synced, nor looked whether the folder is there",
-        "metaservice/store/rocks.py",
+        "metaservice/store/engines/rocks.py",
         (("            self._mark.note(self._db.latest_sequence_number())\n", ""),),
     ),
     Bug(
         "the purge asks its own table alone before it deletes",
-        "metaservice/store/imports.py",
+        "metaservice/store/external_files.py",
         (("return {path for path in paths if _any(cursor, keys.named_prefix(table, path))}", "return set()"),),
     ),
     Bug(
         "a file from outside is another one when it is spelled otherwise",
-        "metaservice/store/imports.py",
+        "metaservice/store/external_files.py",
         (("identity_of(path).encode()", "path.encode()"),),
     ),
     Bug(
         "a leader that is fenced takes it for any failure, and opens its store again",
-        "metaservice/opening.py",
+        "metaservice/server/store_opening.py",
         (
             ("        if self._is_opened:\n", "        if False:\n"),
             (
@@ -61,11 +61,11 @@ BUGS: Final = (
     ),
     Bug(
         "a leader that is fenced closes its store and opens it again, which fences its successor",
-        "metaservice/opening.py",
+        "metaservice/server/store_opening.py",
         (("        if self._is_opened:\n", "        if False:\n"),),
         also=(
             (
-                "metaservice/store/slate.py",
+                "metaservice/store/engines/slate.py",
                 FENCES,
                 "            pass\n",
             ),
@@ -73,7 +73,7 @@ BUGS: Final = (
     ),
     Bug(
         "a leader reopens its store after a PUT whose answer was lost",
-        "metaservice/opening.py",
+        "metaservice/server/store_opening.py",
         (("        if self._is_opened:\n", "        if False:\n"),),
     ),
     Bug(
@@ -87,13 +87,13 @@ BUGS: Final = (
     ),
     Bug(
         "the log of a store in a bucket is never written to tables for its length",
-        "metaservice/store/slate.py",
+        "metaservice/store/engines/slate.py",
         (("if self._log_files >= self.log_files_max and", "if False and"),),
         own_tests=("tests/contract/test_store.py", "-k", "so_many_syncs"),
     ),
     Bug(
         "a store in a bucket says that a write is durable before the bucket has it",
-        "metaservice/store/slate.py",
+        "metaservice/store/engines/slate.py",
         (
             (
                 "        self.ask(lambda: self._db.flush_with_options(_LOG))\n        self._is_synced",
@@ -103,38 +103,38 @@ BUGS: Final = (
     ),
     Bug(
         "a lease is valid from when its renewal was answered, not from when it was sent",
-        "metaservice/leadership.py",
+        "metaservice/server/ha/leadership.py",
         (("following, tag, sent_ms + VALID_MS", "following, tag, self._clocks.mono_ms() + VALID_MS"),),
     ),
     Bug(
         "a lease that was renewed without an answer is valid from when that is found out",
-        "metaservice/leadership.py",
+        "metaservice/server/ha/leadership.py",
         ((ADOPT, ADOPT_LATE),),
     ),
     Bug(
         "a leader takes the lost answer of its own renewal for another's lease",
-        "metaservice/leadership.py",
+        "metaservice/server/ha/leadership.py",
         (("found[0].holder == self._holder and not", "found[0].holder == self._holder and False and not"),),
     ),
     Bug(
         "a former leader goes on with the lease of its successor",
-        "metaservice/leadership.py",
+        "metaservice/server/ha/leadership.py",
         (("found[0].holder == self._holder and not", "not"),),
     ),
     Bug(
         "a store that is fenced calls it a failure of its own",
-        "metaservice/store/slate.py",
+        "metaservice/store/engines/slate.py",
         ((FENCES, "            pass\n"),),
         own_tests=("tests/contract/test_store.py", "-k", "fences"),
     ),
     Bug(
         "a leader answers after its lease",
-        "metaservice/leadership.py",
+        "metaservice/server/ha/leadership.py",
         (("return None if self._left_ms() > 0 else not_leader(self.leader)", "return None"),),
     ),
     Bug(
         "a backup's manifest is written before its files",
-        "metaservice/store/repository.py",
+        "metaservice/store/backups/repository.py",
         (
             (
                 "            self._each(\n                list(missing",
@@ -145,12 +145,12 @@ BUGS: Final = (
     ),
     Bug(
         "a prune forgets what the backups that it keeps name, but for the newest",
-        "metaservice/store/repository.py",
+        "metaservice/store/backups/repository.py",
         (("self._named_by(backup_id for backup_id in there if backup_id not in gone)", "self._named_by(there[-1:])"),),
     ),
     Bug(
         "a prune deletes files of a backup that is under way",
-        "metaservice/store/repository.py",
+        "metaservice/store/backups/repository.py",
         (("            self._refuse_others(name, kind)\n", ""),),
     ),
     Bug(

@@ -14,11 +14,11 @@ import java.util.regex.Pattern;
 /**
  * The service of a folder: found where it runs, started by a Python where it doesn't.
  *
- * <p>Which process serves a folder, and how it is elected, is decided in metaservice/embedded.py alone. Here
- * `_laketx/server.json` is read, and `python -m metaservice.embedded FOLDER` asked where nobody listens.
+ * <p>Which process serves a folder, and how it is elected, is decided in metaservice/client/folder_service.py alone. Here
+ * `_laketx/server.json` is read, and `python -m metaservice.client.folder_service FOLDER` asked where nobody listens.
  */
 final class FolderService {
-  private static final int WIRE = 2; // as in metaservice/embedded.py
+  private static final int WIRE = 2; // as in metaservice/client/folder_service.py
   private static final long START_TIMEOUT_S = 60;
   private static final Pattern ADDRESS = Pattern.compile("\"address\": \"unix:([A-Za-z0-9_./-]+)\"");
   private static final Pattern WIRE_NUMBER = Pattern.compile("\"wire\": ([0-9]+)");
@@ -88,7 +88,7 @@ final class FolderService {
   private void start() {
     try {
       Process starter =
-          new ProcessBuilder(python, "-m", "metaservice.embedded", folder).redirectErrorStream(true).start();
+          new ProcessBuilder(python, "-m", "metaservice.client.folder_service", folder).redirectErrorStream(true).start();
       starter.getOutputStream().close();
       String said = new String(starter.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
       if (!starter.waitFor(START_TIMEOUT_S, TimeUnit.SECONDS)) starter.destroyForcibly();

@@ -1,0 +1,1 @@
+"""Work on stores and backups while no service runs on them."""

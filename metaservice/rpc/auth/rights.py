@@ -1,0 +1,595 @@
+"""What each call needs: the one place where rights are checked.
+
+Every method has an entry. A check gets the caller and the request, and raises what the caller is told. Something that
+the caller may not see is answered as if it weren't there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from metaservice.core.access import Identity, Place, Policy, Role, grantee_of
+from metaservice.core.commit.transaction import Txn, TxnState, unknown_txn
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.model import Operation
+from metaservice.rpc.convert import wire, wire_tasks
+from metaservice.service.decider.state import State
+from protos.laketx.v1 import access_pb2, catalog_pb2
+
+READER, WRITER, MAINTAINER, ADMIN = Role.READER, Role.WRITER, Role.MAINTAINER, Role.ADMIN
+OF_SERVICES: Final = {Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER, Operation.RESTORE}
+
+
+def denied(who: Identity, needed: Role, found: Role, on: str) -> MetaError:
+    said = f"{who.principal} needs the role {needed.name.lower()} on {on}: ask an admin for a grant"
+    return MetaError(ErrorKind.DENIED, "ROLE_MISSING", said, needed=needed.name.lower(), has=found.name.lower(), on=on)
+
+
+def namespace_of(table_name: str) -> str:
+    return table_name.rpartition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, and what they may do as things stand."""
+
+    who: Identity
+    policy: Policy
+    state: State
+
+    # -- questions
+
+    def on_service(self) -> Role:
+        return self.policy.role(self.who)
+
+    def on_namespace(self, name: str) -> Role:
+        return self.policy.role(self.who, name)
+
+    def on_table(self, table_id: str) -> Role:
+        table = self.state.views.find(table_id)
+        return self.policy.role(self.who, namespace_of(table.meta.name) if table is not None else "", table_id)
+
+    def on_named(self, name: str, table_id: str) -> Role:
+        return self.policy.role(self.who, namespace_of(name), table_id)
+
+    def on_named_place(self, place: Place) -> Role:
+        return self.on_table(place.table_id) if place.table_id else self.on_namespace(place.namespace)
+
+    def sees_namespace(self, name: str) -> bool:
+        """Whether the namespace or anything in it is the caller's to read."""
+        if self.on_namespace(name) >= READER:
+            return True
+        tables = map(self.state.views.find, self.policy.tables_of(self.who))
+        return any(one is not None and namespace_of(one.meta.name).lower() == name.lower() for one in tables)
+
+    def reads(self, table_id: str) -> bool:
+        return self.on_table(table_id) >= READER
+
+    def owns(self, txn: Txn) -> bool:
+        return txn.principal.name == self.who.principal
+
+    # -- checks
+
+    def need(self, role: Role) -> None:
+        """On the service."""
+        found = self.on_service()
+        if found < role:
+            raise denied(self.who, role, found, "the service")
+
+    def need_namespace(self, name: str, role: Role) -> None:
+        found = self.on_namespace(name)
+        if found >= role:
+            return
+        if not name:
+            raise denied(self.who, role, found, "the service, for names without a namespace")
+        if not self.sees_namespace(name):
+            raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name)
+        raise denied(self.who, role, found, f"the namespace {name}")
+
+    def need_table(self, table_id: str, role: Role) -> None:
+        found = self.on_table(table_id)
+        if found >= role:
+            return
+        table = self.state.views.find(table_id)
+        if table is None or found < READER:
+            raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
+        raise denied(self.who, role, found, table.meta.name)
+
+    def need_tables(self, table_ids: Iterable[str], role: Role) -> None:
+        for table_id in table_ids:
+            self.need_table(table_id, role)
+
+    def need_name(self, name: str, role: Role) -> None:
+        """A table, if it is there, else the place where it would be."""
+        table = self.state.views.find_by_name(name)
+        if table is None:
+            self.need_namespace(namespace_of(name), role)
+            return
+        found = self.on_table(table.meta.table_id)
+        if found < READER:
+            raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=name)
+        if found < role:
+            raise denied(self.who, role, found, name)
+
+    def need_view(self, name: str, role: Role) -> None:
+        found = self.on_named(name, "")
+        if found < READER:
+            raise MetaError(ErrorKind.NOT_FOUND, "VIEW_UNKNOWN", view=name)
+        if found < role:
+            raise denied(self.who, role, found, f"the namespace of {name}")
+
+    def need_txn(self, txn_id: str, others: Role) -> None:
+        """The caller's own transaction; that of somebody else with the role `others` on its tables."""
+        txn = self.state.find_txn(wire.txn_id(txn_id))
+        if txn is None or self.owns(txn):
+            return  # the service says that there is none; everyone may learn how his own ended, and end it
+        found = self._on_all(txn)
+        if found < READER:
+            raise self._unknown_txn(txn_id)
+        if found < others:
+            raise denied(self.who, others, found, f"the tables of {txn_id}, a transaction of {txn.principal.name}")
+
+    def need_known_txn(self, txn_id: str) -> None:
+        """One that the caller may know of. A session may still begin it, so the service says that there is none."""
+        txn = self.state.find_txn(wire.txn_id(txn_id))
+        if txn is not None and self._is_hidden(txn):
+            raise self._unknown_txn(txn_id)
+
+    def _is_hidden(self, txn: Txn) -> bool:
+        return not self.owns(txn) and self._on_all(txn) < READER
+
+    def _on_all(self, txn: Txn) -> Role:
+        return min((self.on_table(table_id) for table_id in txn.tables), default=Role.NONE)
+
+    def _unknown_txn(self, txn_id: str) -> MetaError:
+        return unknown_txn(txn_id, self.state.history.epoch, self.state.history.since_us)
+
+    def need_own_txn(self, txn_id: str, *, on: Iterable[str] = ()) -> bool:
+        """The caller's own transaction, with the right to write. Returns whether it is open: a repeat is answered.
+
+        `on`: tables that the request names; those that aren't of the transaction have to be the caller's to see. A
+        hidden transaction passes here as one does that isn't there: `need_known_txn` comes after all else.
+        """
+        txn = self.state.find_txn(wire.txn_id(txn_id))
+        if txn is None or self._is_hidden(txn):
+            self.need_tables(on, READER)
+            return True
+        if self.owns(txn):
+            if txn.state is TxnState.OPEN:
+                self.need_tables((one for one in txn.tables if self.state.views.find(one) is not None), WRITER)
+            self.need_tables((one for one in on if one not in txn.tables), READER)
+            return txn.state is TxnState.OPEN
+        said = f"{txn_id} is a transaction of {txn.principal.name}: begin one of your own"
+        raise MetaError(ErrorKind.DENIED, "TRANSACTION_OF_ANOTHER", said, txn_id=txn_id)
+
+    def need_append(self, table_id: str, txn_id: str) -> None:
+        """The right to write; the answer to one's own append can be asked for again, whatever came since."""
+        try:
+            self.need_table(table_id, WRITER)
+        except MetaError:
+            txn = self.state.find_txn(wire.txn_id(txn_id))
+            if txn is None or txn.state is TxnState.OPEN or not self.owns(txn) or table_id not in txn.tables:
+                raise
+
+    def need_task(self, task_id: str, role: Role) -> None:
+        task = self.state.tasks.tasks.get(task_id)
+        ended = self.state.tasks.ended.get(task_id)
+        table_id = task.table_id if task is not None else ended.table_id if ended is not None else ""
+        if not table_id or not self.reads(table_id):
+            wire_tasks.task_id(task_id)
+            raise MetaError(ErrorKind.NOT_FOUND, "TASK_UNKNOWN", task_id=task_id)
+        self.need_table(table_id, role)
+
+    def need_pin(self, pin_id: str, others: Role) -> None:
+        pin = self.state.pins.pins.get(pin_id)
+        if pin is None or pin.principal.name == self.who.principal:
+            return
+        found = min((self.on_table(table_id) for table_id, _ in pin.versions), default=Role.NONE)
+        if found < READER:
+            raise MetaError(ErrorKind.NOT_FOUND, "PIN_UNKNOWN", pin_id=pin_id)
+        if found < others:
+            raise denied(self.who, others, found, f"the tables of {pin_id}, a pin of {pin.principal.name}")
+
+    def need_cursor(self, table_id: str, name: str) -> None:
+        """A cursor of the caller, or the right to write."""
+        self.need_table(table_id, READER)
+        cursor = self.state.marks.cursors.get((table_id, name))
+        if cursor is not None and cursor.principal.name != self.who.principal:
+            self.need_table(table_id, WRITER)
+
+    def need_tag(self, table_id: str, name: str) -> None:
+        """A tag of the caller with the right to write, or the role maintainer."""
+        self.need_table(table_id, WRITER)
+        tag = self.state.marks.tags.get((table_id, name))
+        if tag is not None and tag.principal.name != self.who.principal:
+            self.need_table(table_id, MAINTAINER)
+
+    def need_place(self, place: access_pb2.Place, role: Role) -> None:
+        if place.table_id:
+            self.need_table(wire.table_id(place.table_id), role)
+        elif place.namespace:
+            self.need_namespace(place.namespace, role)
+        else:
+            self.need(role)
+
+
+Check = Callable[[Caller, Any], None]
+Shown = Callable[[Caller, Any], None]  # takes out of an answer what the caller may not see
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a method needs, in words and in deed."""
+
+    says: str
+    check: Check
+    shown: Shown | None = None
+
+
+def _anyone(caller: Caller, request: Any) -> None:
+    del caller, request
+
+
+def _on_table(role: Role) -> Right:
+    return Right(f"{role.name.lower()} on the table", lambda caller, it: caller.need_table(it.table_id, role))
+
+
+def _on_service(role: Role) -> Right:
+    return Right(f"{role.name.lower()} on the service", lambda caller, _: caller.need(role))
+
+
+def _begin(caller: Caller, request: Any) -> None:
+    for one in request.tables:
+        is_service = one.operation in {operation.value for operation in OF_SERVICES}
+        caller.need_table(one.table_id, MAINTAINER if is_service or request.HasField("task") else WRITER)
+    if request.HasField("task"):
+        caller.need_task(request.task.task_id, MAINTAINER)
+    if request.adopt_from:
+        _own_txn(caller, request.adopt_from)
+
+
+def _own_txn(caller: Caller, txn_id: str, on: Iterable[str] = ()) -> None:
+    caller.need_own_txn(txn_id, on=on)
+    caller.need_known_txn(txn_id)
+
+
+def _claim(caller: Caller, request: Any) -> None:
+    _tables_or_service(caller, request.table_ids, MAINTAINER)
+    for task in list(caller.state.tasks.tasks.values()):
+        if request.request_id and task.claim_id == request.request_id:  # it is handed out again, with its inputs
+            caller.need_task(task.task_id, MAINTAINER)
+
+
+def _finish(caller: Caller, request: Any) -> None:
+    caller.need_task(request.task_id, MAINTAINER)
+    if request.txn_id:
+        caller.state.get_txn(wire.txn_id(request.txn_id))
+        caller.need_known_txn(request.txn_id)
+
+
+def _commit(caller: Caller, request: Any) -> None:
+    if not caller.need_own_txn(request.txn_id, on=[one.table_id for one in request.changes]):
+        return
+    for change in request.changes:
+        service = change.restore_version or change.groups or change.HasField("alteration")
+        caller.need_table(change.table_id, MAINTAINER if service else WRITER)
+    for move in request.cursors:
+        caller.need_cursor(move.table_id, move.name)
+    for one in request.replacements:
+        caller.need_table(one.table_id, MAINTAINER)
+        _new_name(caller, one.table_id, one.name)
+    caller.need_known_txn(request.txn_id)
+
+
+def _storage(caller: Caller, request: Any) -> None:
+    if request.new_table:
+        caller.need_namespace(namespace_of(request.new_table), WRITER)
+        return
+    caller.need_table(request.table_id, WRITER if request.write else READER)
+
+
+def _batch(caller: Caller, request: Any) -> None:
+    for one in request.appends:
+        caller.need_append(one.table_id, one.txn_id)
+
+
+def _new_name(caller: Caller, table_id: str, name: str) -> None:
+    """A table that gets another name is made where that is."""
+    table = caller.state.views.find(table_id)
+    if name and table is not None and name != table.meta.name:
+        caller.need_namespace(namespace_of(name), WRITER)
+
+
+def _create(caller: Caller, request: Any) -> None:
+    name, mode = request.table.name, request.mode
+    caller.need_namespace(namespace_of(name), WRITER)
+    made = caller.state.views.find(request.request_id)
+    if made is not None and not caller.reads(made.meta.table_id):  # it was made by this request, and has moved away
+        raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=request.request_id)
+    if mode != catalog_pb2.CREATE_MODE_UNSPECIFIED and caller.state.views.find_by_name(name) is not None:
+        caller.need_name(name, MAINTAINER if mode == catalog_pb2.CREATE_MODE_OR_REPLACE else READER)
+
+
+def _get_table(caller: Caller, request: Any) -> None:
+    if request.table_id:
+        caller.need_table(request.table_id, READER)
+        return
+    table = caller.state.views.find_by_name(request.name)
+    if table is not None and not caller.reads(table.meta.table_id):
+        raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=request.name)
+
+
+def _alter(caller: Caller, request: Any) -> None:
+    caller.need_table(request.table_id, MAINTAINER)
+    _new_name(caller, request.table_id, request.alteration.name)
+
+
+def _list_tables(caller: Caller, request: Any) -> None:
+    if request.namespace and not caller.sees_namespace(request.namespace):
+        raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=request.namespace)
+
+
+def _create_namespace(caller: Caller, request: Any) -> None:
+    is_there = request.if_not_exists and caller.state.namespaces.find(request.name) is not None
+    if not (is_there and caller.sees_namespace(request.name)):
+        caller.need(MAINTAINER)
+
+
+def _get_namespace(caller: Caller, request: Any) -> None:
+    if not caller.sees_namespace(request.name):
+        raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=request.name)
+
+
+def _rename_view(caller: Caller, request: Any) -> None:
+    caller.need_view(request.name, MAINTAINER)
+    caller.need_namespace(namespace_of(request.new_name), WRITER)
+
+
+def _tables_or_service(caller: Caller, table_ids: Iterable[str], role: Role) -> None:
+    known = list(table_ids)
+    caller.need_tables(known, role)
+    if not known:
+        caller.need(role)
+
+
+def _can(caller: Caller, request: Any) -> None:
+    if request.grantee and grantee_of(request.grantee) not in caller.who.grantees:
+        caller.need_place(request.place, ADMIN)
+
+
+def _grant(caller: Caller, request: Any) -> None:
+    caller.need_place(request.grant.place, ADMIN)
+
+
+def _list_grants(caller: Caller, request: Any) -> None:
+    own = request.grantee and grantee_of(request.grantee) in caller.who.grantees
+    if not own:
+        caller.need_place(request.place, ADMIN)
+
+
+def _keep(items: Any, keeps: Callable[[Any], bool]) -> None:
+    kept = [one for one in items if keeps(one)]
+    if len(kept) < len(items):
+        del items[:]
+        items.extend(kept)
+
+
+def _shown_tables(caller: Caller, answer: Any) -> None:
+    _keep(answer.tables, lambda one: caller.on_named(one.name, one.table_id) >= READER)
+
+
+def _shown_namespaces(caller: Caller, answer: Any) -> None:
+    _keep(answer.names, caller.sees_namespace)
+    _keep(answer.namespaces, lambda one: caller.sees_namespace(one.name))
+
+
+def _shown_txns(caller: Caller, answer: Any) -> None:
+    _keep(answer.transactions, lambda one: _sees_txn(caller, one))
+
+
+def _sees_txn(caller: Caller, one: Any) -> bool:
+    return one.principal.name == caller.who.principal or all(caller.reads(table.table_id) for table in one.tables)
+
+
+def _shown_status(caller: Caller, answer: Any) -> None:
+    if caller.on_service() < MAINTAINER:  # who uses how much, and on which tables
+        del answer.quotas[:]
+        answer.oldest_open_txn_id = ""
+
+
+def _plain(role: Role, says: str, check: Check, shown: Shown | None = None) -> Right:
+    return Right(f"{role.name.lower()} {says}", check, shown)
+
+
+_READ, _WRITE = "/laketx.v1.ReadService/", "/laketx.v1.TransactionService/"
+_CATALOG, _TABLES = "/laketx.v1.CatalogService/", "/laketx.v1.MaintenanceService/"
+_ADMIN, _ACCESS = "/laketx.v1.AdminService/", "/laketx.v1.AccessService/"
+
+SESSION_CALLS: Final[Mapping[str, str]] = {  # the calls in a session's frames, by their field
+    "begin": f"{_WRITE}BeginTransaction",
+    "register": f"{_WRITE}RegisterFiles",
+    "commit": f"{_WRITE}CommitTransaction",
+    "append": f"{_WRITE}Append",
+    "abort": f"{_WRITE}AbortTransaction",
+    "renew": f"{_WRITE}RenewTransaction",
+    "ping": f"{_WRITE}Session",
+}
+
+RIGHTS: Final[Mapping[str, Right]] = {
+    f"{_READ}ResolveVersion": _on_table(READER),
+    f"{_READ}ListVersions": _on_table(READER),
+    f"{_READ}ListFiles": _on_table(READER),
+    f"{_READ}PlanScan": _plain(
+        READER,
+        "on the tables",
+        lambda caller, it: caller.need_tables([it.table_id, *(one.table_id for one in it.more)], READER),
+    ),
+    f"{_READ}ReadInlined": _on_table(READER),
+    f"{_READ}PlanChanges": _on_table(READER),
+    f"{_READ}Watch": _on_table(READER),
+    f"{_READ}ListTags": Right(
+        "reader: those of other tables are left out",
+        lambda caller, it: caller.need_tables([it.table_id] if it.table_id else [], READER),
+        lambda caller, answer: _keep(answer.tags, lambda one: caller.reads(one.table_id)),
+    ),
+    f"{_READ}ListCursors": Right(
+        "reader: those of other tables are left out",
+        lambda caller, it: caller.need_tables([it.table_id] if it.table_id else [], READER),
+        lambda caller, answer: _keep(answer.cursors, lambda one: caller.reads(one.table_id)),
+    ),
+    f"{_READ}PinVersions": _plain(
+        READER, "on the tables", lambda caller, it: caller.need_tables([one.table_id for one in it.tables], READER)
+    ),
+    f"{_READ}RenewPin": Right(
+        "one's own pin, or maintainer on its tables", lambda caller, it: caller.need_pin(it.pin_id, MAINTAINER)
+    ),
+    f"{_READ}Unpin": Right(
+        "one's own pin, or maintainer on its tables", lambda caller, it: caller.need_pin(it.pin_id, MAINTAINER)
+    ),
+    f"{_READ}CreateTag": Right(
+        "writer on the table; maintainer to move the tag of another",
+        lambda caller, it: caller.need_tag(it.table_id, it.name),
+    ),
+    f"{_READ}DropTag": Right(
+        "writer on the table for one's own tag, else maintainer",
+        lambda caller, it: caller.need_tag(it.table_id, it.name),
+    ),
+    f"{_READ}CreateCursor": _on_table(READER),
+    f"{_READ}AdvanceCursor": Right(
+        "reader on the table for one's own cursor, else writer",
+        lambda caller, it: caller.need_cursor(it.table_id, it.name),
+    ),
+    f"{_READ}DropCursor": Right(
+        "reader on the table for one's own cursor, else writer",
+        lambda caller, it: caller.need_cursor(it.table_id, it.name),
+    ),
+    f"{_WRITE}BeginTransaction": Right(
+        "writer on the tables; maintainer for compaction, clustering and RESTORE", _begin
+    ),
+    f"{_WRITE}RegisterFiles": Right(
+        "one's own transaction", lambda caller, it: _own_txn(caller, it.txn_id, [it.table_id])
+    ),
+    f"{_WRITE}CommitTransaction": Right(
+        "one's own transaction, and writer on its tables; maintainer to alter, restore, compact or replace", _commit
+    ),
+    f"{_WRITE}CommitBatch": _plain(WRITER, "on the tables", _batch),
+    f"{_WRITE}Append": _plain(WRITER, "on the table", lambda caller, it: caller.need_append(it.table_id, it.txn_id)),
+    f"{_WRITE}AbortTransaction": Right(
+        "one's own transaction, or maintainer on its tables", lambda caller, it: caller.need_txn(it.txn_id, MAINTAINER)
+    ),
+    f"{_WRITE}RenewTransaction": Right("one's own transaction", lambda caller, it: _own_txn(caller, it.txn_id)),
+    f"{_WRITE}GetTransaction": Right(
+        "one's own transaction, or reader on its tables", lambda caller, it: caller.need_txn(it.txn_id, READER)
+    ),
+    f"{_WRITE}ExplainTransaction": Right(
+        "one's own transaction", lambda caller, it: _own_txn(caller, it.txn_id, [one.table_id for one in it.changes])
+    ),
+    f"{_WRITE}ListTransactions": Right("reader: those of other tables are left out", _anyone, _shown_txns),
+    f"{_WRITE}Session": Right("each call in it is checked as by itself", _anyone),
+    f"{_CATALOG}CreateTable": Right("writer on the namespace; maintainer on a table that is replaced", _create),
+    f"{_CATALOG}GetTable": Right("reader on the table", _get_table),
+    f"{_CATALOG}ListSchemas": _on_table(READER),
+    f"{_CATALOG}ListTables": Right("reader: other tables are left out", _list_tables, _shown_tables),
+    f"{_CATALOG}AlterTable": Right("maintainer on the table; writer on the namespace of a new name", _alter),
+    f"{_CATALOG}DropTable": _on_table(ADMIN),
+    f"{_CATALOG}UndropTable": Right(
+        "admin on the service, or on the table by a grant of its own",
+        lambda caller, it: caller.need_table(it.table_id, ADMIN),
+    ),
+    f"{_CATALOG}CreateNamespace": Right(
+        "maintainer on the service; with IF NOT EXISTS, reader of anything in one that is there", _create_namespace
+    ),
+    f"{_CATALOG}GetNamespace": Right("reader of anything in the namespace", _get_namespace),
+    f"{_CATALOG}ListNamespaces": Right("reader: other namespaces are left out", _anyone, _shown_namespaces),
+    f"{_CATALOG}AlterNamespace": Right(
+        "maintainer on the namespace", lambda caller, it: caller.need_namespace(it.name, MAINTAINER)
+    ),
+    f"{_CATALOG}DropNamespace": Right(
+        "admin on the namespace", lambda caller, it: caller.need_namespace(it.name, ADMIN)
+    ),
+    f"{_CATALOG}PutView": Right(
+        "writer on the namespace", lambda caller, it: caller.need_namespace(namespace_of(it.view.name), WRITER)
+    ),
+    f"{_CATALOG}GetView": Right("reader on the namespace", lambda caller, it: caller.need_view(it.name, READER)),
+    f"{_CATALOG}ListViews": Right(
+        "reader: those of other namespaces are left out",
+        _list_tables,
+        lambda caller, answer: _keep(answer.views, lambda one: caller.on_named(one.name, "") >= READER),
+    ),
+    f"{_CATALOG}RenameView": Right("maintainer on the namespace; writer on the new one", _rename_view),
+    f"{_CATALOG}DropView": Right(
+        "maintainer on the namespace", lambda caller, it: caller.need_view(it.name, MAINTAINER)
+    ),
+    f"{_TABLES}PlanMaintenance": _on_table(READER),
+    f"{_TABLES}RequestTask": _on_table(MAINTAINER),
+    f"{_TABLES}ClaimTask": Right(
+        "maintainer on the tables named, or on the service",
+        _claim,
+    ),
+    f"{_TABLES}RenewTask": Right(
+        "maintainer on the table", lambda caller, it: caller.need_task(it.task_id, MAINTAINER)
+    ),
+    f"{_TABLES}FinishTask": Right("maintainer on the table", _finish),
+    f"{_TABLES}CancelTask": Right(
+        "maintainer on the table", lambda caller, it: caller.need_task(it.task_id, MAINTAINER)
+    ),
+    f"{_TABLES}GetTask": Right("reader on the table", lambda caller, it: caller.need_task(it.task_id, READER)),
+    f"{_TABLES}ListTasks": Right(
+        "reader: those of other tables are left out",
+        _anyone,
+        lambda caller, answer: _keep(answer.tasks, lambda one: caller.reads(one.table_id)),
+    ),
+    f"{_TABLES}ListPurgeable": Right(
+        "maintainer on the table, or on the service",
+        lambda caller, it: _tables_or_service(caller, [it.table_id] if it.table_id else [], MAINTAINER),
+    ),
+    f"{_TABLES}ConfirmPurged": Right(
+        "maintainer on the table", lambda caller, it: caller.need_table(it.table_id, MAINTAINER)
+    ),
+    f"{_TABLES}ListSweepable": _on_service(MAINTAINER),
+    f"{_TABLES}ConfirmSwept": _on_service(MAINTAINER),
+    f"{_TABLES}CheckPaths": Right(
+        "maintainer on the table, or on the service",
+        lambda caller, it: _tables_or_service(caller, [it.table_id] if it.table_id else [], MAINTAINER),
+    ),
+    f"{_TABLES}GetWarehouse": Right("any identity", _anyone),
+    f"{_TABLES}SetWarehouse": _on_service(ADMIN),
+    f"{_ADMIN}GetStatus": Right(
+        "any identity; principals and quotas are shown to a maintainer", _anyone, _shown_status
+    ),
+    f"{_ADMIN}ListPins": Right(
+        "reader: those of other tables are left out",
+        _anyone,
+        lambda caller, answer: _keep(answer.pins, lambda one: caller.reads(one.table_id)),
+    ),
+    f"{_ADMIN}Backup": _on_service(ADMIN),
+    f"{_ADMIN}Check": _on_service(MAINTAINER),
+    f"{_ADMIN}ReleasePurge": _on_service(ADMIN),
+    f"{_ADMIN}ConfirmClock": _on_service(ADMIN),
+    f"{_ADMIN}StepDown": _on_service(ADMIN),
+    f"{_ACCESS}WhoAmI": Right("any identity", _anyone),
+    f"{_ACCESS}Can": Right("any identity for itself; admin of the place for others", _can),
+    f"{_ACCESS}Grant": Right("admin of the place", _grant),
+    f"{_ACCESS}Revoke": Right("admin of the place", lambda caller, it: caller.need_place(it.place, ADMIN)),
+    f"{_ACCESS}ListGrants": Right(
+        "any identity for its own; admin of the place, or of the service for all", _list_grants
+    ),
+    f"{_ACCESS}CreateToken": _on_service(ADMIN),
+    f"{_ACCESS}ListTokens": _on_service(ADMIN),
+    f"{_ACCESS}RevokeToken": _on_service(ADMIN),
+    f"{_ACCESS}GetStorageCredentials": Right(
+        "reader on the table; writer to write its files, or on the namespace of a table to be made", _storage
+    ),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Right("any identity", _anyone),
+}
+OPEN_TO_ALL: Final = ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch")  # probes have no identity
+
+
+def check(caller: Caller, method: str, request: Any) -> None:
+    """Raises what the caller is told if they may not do this."""
+    right = RIGHTS.get(method)
+    if right is None:
+        raise invalid("METHOD_UNKNOWN", "no right is defined for this method", method=method)
+    right.check(caller, request)

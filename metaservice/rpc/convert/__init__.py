@@ -1,0 +1,1 @@
+"""Messages of the wire <-> core's types. Input is checked here."""

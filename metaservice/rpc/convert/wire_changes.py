@@ -1,0 +1,206 @@
+"""Requests of transactions, and the changes in them: wire -> core, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from metaservice.core import limits
+from metaservice.core.errors import invalid
+from metaservice.core.retention.marks import CursorMove
+from metaservice.core.table.foreign_properties import check_removable, translated
+from metaservice.core.table.meta import Alteration, TableMeta
+from metaservice.core.table.model import Change, Operation, Ref, Scope
+from metaservice.core.table.partitions import Partitioning
+from metaservice.rpc.convert import wire, wire_entries, wire_rows
+from metaservice.rpc.convert.wire_schema import schema_changes
+from metaservice.service.commit.requests import Append, Begin, Counts, Intent
+from protos.laketx.v1 import common_pb2, transaction_pb2
+
+APP_ID_CHARS_MAX: Final = 256
+NO_REPLACEMENTS: Mapping[str, TableMeta] = {}
+
+
+def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, TableMeta]) -> Begin:
+    identity = wire.txn_id(message.txn_id)
+    if not 1 <= len(message.tables) <= limits.TABLES_PER_TRANSACTION_MAX:
+        raise invalid(
+            "TABLES_INVALID", "the number of tables is out of range: name at least one", count=len(message.tables)
+        )
+    intents = []
+    for one in message.tables:
+        meta = metas[one.table_id]
+        intents.append(
+            Intent(
+                meta.table_id,
+                wire.operation(one.operation),
+                wire.version(one.schema_version, "schema_version"),
+                wire.version(one.read_version, "read_version") if one.HasField("read_version") else None,
+                wire.reads(one.reads, meta),
+            )
+        )
+    if len(intents) > 1 and len({intent.table_id for intent in intents}) != len(intents):
+        raise invalid("TABLE_TWICE", "a transaction holds one change per table")
+    return Begin(
+        identity,
+        tuple(intents),
+        wire.principal(message.principal),
+        wire.text(message.commit_message, "commit_message"),
+        wire.digest(message),
+        wire.txn_id(message.adopt_from) if message.adopt_from else "",
+        wire.properties(message.properties),
+        frozenset(message.client_features),
+    )
+
+
+def app_versions(messages: Iterable[common_pb2.AppVersion]) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for one in messages:
+        if one.app_id in found:
+            raise invalid("APP_ID_INVALID", app_id=one.app_id[:64])
+        found[app_id(one.app_id)] = wire.count(one.version, "app version")
+    return tuple(found.items())
+
+
+def app_id(text: str) -> str:
+    if not 0 < len(text) <= APP_ID_CHARS_MAX:
+        raise invalid("APP_ID_INVALID", app_id=text[:64])
+    return text
+
+
+def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:
+    identity = wire.txn_id(message.txn_id)
+    found = Append(
+        identity,
+        meta.table_id,
+        wire.version(message.schema_version, "schema_version"),
+        wire.principal(message.principal),
+        wire.text(message.commit_message, "commit_message"),
+        wire.digest(message),
+        wire_entries.entries(message.files, (), meta, identity, Operation.INSERT),
+    )
+    if message.app_versions:
+        found.app_versions = app_versions(message.app_versions)
+    if message.properties:
+        found.properties = wire.properties(message.properties)
+    if message.client_features:
+        found.features = frozenset(message.client_features)
+    if message.HasField("unchanged_since"):
+        found.unchanged_since = wire.version(message.unchanged_since, "unchanged_since")
+    return found
+
+
+def changes(
+    messages: Iterable[common_pb2.Change],
+    metas: Mapping[str, TableMeta],
+    operations: Mapping[str, Operation],
+    txn: str,
+    replacements: Mapping[str, TableMeta] = NO_REPLACEMENTS,
+) -> tuple[tuple[Change, ...], Counts]:
+    """`replacements` are the tables' metadata after the commit, where it redefines them."""
+    found, counts = [], []
+    for one in messages:
+        meta = metas[one.table_id]
+        after = replacements.get(meta.table_id)
+        found.append(change(one, after or meta, txn, operations.get(meta.table_id, Operation.CUSTOM)))
+        if after is not None:
+            if found[-1].alteration is not None:
+                raise invalid("ALTERATION_MISMATCH", "the change has an alteration and a replacement: send one of them")
+            found[-1].alteration = Alteration(replacement=after)
+        counts.append(
+            (
+                one.registered_files if one.HasField("registered_files") else None,
+                one.registered_rows if one.HasField("registered_rows") else None,
+            )
+        )
+    if len(found) > 1 and len({one.table_id for one in found}) != len(found):
+        raise invalid("TABLE_TWICE", "a transaction holds one change per table")
+    return tuple(found), tuple(counts)
+
+
+def cursor_moves(messages: Sequence[transaction_pb2.CursorMove]) -> tuple[CursorMove, ...]:
+    if len(messages) > limits.CURSORS_PER_COMMIT_MAX:
+        raise invalid("TOO_MANY_CURSORS", count=len(messages), most=limits.CURSORS_PER_COMMIT_MAX)
+    return tuple(
+        CursorMove(
+            wire.table_id(one.table_id),
+            wire.mark_name(one.name),
+            wire.version(one.expected_version),
+            wire.version(one.version),
+        )
+        for one in messages
+    )
+
+
+def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operation) -> Change:
+    partitioning = meta.partitioning
+    scope = _scope(message.scope, partitioning) if message.HasField("scope") else None
+    found = Change(meta.table_id, doing, 0, adds=[], scope=scope, changes_data=message.changes_data)
+    if message.files or message.delete_sets:
+        found.adds = wire_entries.entries(message.files, message.delete_sets, meta, txn, doing)
+    if message.reads:
+        found.reads = wire.reads(message.reads, meta)
+    if message.app_ids_read:
+        found.app_ids_read = tuple(wire.text(one, "app_id", 256) for one in message.app_ids_read)
+    if message.app_versions:
+        found.app_versions = app_versions(message.app_versions)
+    if message.restore_version:
+        found.restore_version = wire.version(message.restore_version, "restore_version")
+    if message.HasField("alteration"):
+        found.alteration = alteration(message.alteration)
+    if message.HasField("unchanged_since"):
+        found.unchanged_since = wire.version(message.unchanged_since, "unchanged_since")
+    if message.removes:
+        found.removes = tuple(
+            Ref(
+                wire_rows.named_path(one.path),
+                wire.partition(one.partition, partitioning),
+                wire.bucket(one.bucket, meta),
+                one.data_change if one.HasField("data_change") else True,
+            )
+            for one in message.removes
+        )
+    if message.groups:
+        found.groups = tuple(
+            wire_rows.group(one, wire.partition(one.partition, partitioning), wire.bucket(one.bucket, meta))
+            for one in message.groups
+        )
+    found.key_sets = wire_rows.key_sets(
+        [(wire.partition(one.partition, partitioning), wire.bucket(one.bucket, meta), one) for one in message.key_sets]
+    )
+    return found
+
+
+def _scope(message: common_pb2.Scope, partitioning: Partitioning) -> Scope:
+    match message.WhichOneof("kind"):
+        case "all":
+            return Scope(None)
+        case "written":
+            return Scope(frozenset(), written=True)
+        case "named":
+            return Scope(frozenset(wire.partition(one, partitioning) for one in message.named.partitions))
+        case _:
+            raise invalid("SCOPE_MISSING")
+
+
+def alteration(message: common_pb2.Alteration) -> Alteration:
+    foreign = translated(message.set_properties)
+    set_properties = wire.table_properties(foreign.properties)
+    check_removable(message.remove_properties)
+    if set(set_properties) & set(message.remove_properties):
+        raise invalid("ALTERATION_INVALID", "a property is both set and removed: choose one")
+    if set(message.add_features) & set(message.remove_features):
+        raise invalid("ALTERATION_INVALID", "a feature is both turned on and off: choose one")
+    found = Alteration(
+        set_properties=set_properties,
+        remove_properties=tuple(wire.properties(dict.fromkeys(message.remove_properties, ""))),
+        profile=wire.one_profile(message.profile if message.HasField("profile") else "", foreign.profile),
+        comment=wire.text(message.comment, "comment") if message.HasField("comment") else None,
+        add_features=wire.features([*message.add_features, *foreign.features]),
+        remove_features=wire.features(message.remove_features),
+        schema_changes=schema_changes(message.schema_changes),
+        name=wire.table_name(message.name) if message.HasField("name") else None,
+    )
+    if not (found.changes_features or found.changes_metadata or message.set_properties):
+        raise invalid("ALTERATION_EMPTY")
+    return found

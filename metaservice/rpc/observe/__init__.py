@@ -1,0 +1,1 @@
+"""What others can see of calls: the audit, metrics, traces, the log of refusals."""

@@ -1,0 +1,1 @@
+"""The services of the wire: convert, ask, convert."""

@@ -1,0 +1,251 @@
+"""CatalogService: convert, ask, convert."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from metaservice.core.access import Place
+from metaservice.core.errors import invalid
+from metaservice.core.table.meta import Namespace, TableMeta
+from metaservice.core.table.model import Principal
+from metaservice.rpc.auth.authorization import Gate, Maker
+from metaservice.rpc.auth.rights import namespace_of
+from metaservice.rpc.convert import answers, wire, wire_catalog
+from metaservice.rpc.convert.paging import Room, bound_start, bound_token, fitting, page_size
+from metaservice.rpc.convert.wire_schema import column_messages
+from metaservice.rpc.handlers import Context
+from metaservice.rpc.services.calls import Calls, Servicer
+from metaservice.service.decider.views import TableView
+from metaservice.service.table.catalog import Mode
+from metaservice.service.table.listing import Dropped
+from protos.laketx.v1 import catalog_pb2 as pb
+from protos.laketx.v1 import catalog_pb2_grpc
+
+LIVE, DROPPED = b"n", b"d"
+UUID_BYTES = 16
+
+
+class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
+    """Namespaces, tables and views."""
+
+    def __init__(self, calls: Calls, gate: Gate) -> None:
+        super().__init__(calls)
+        self._gate = gate
+
+    def CreateTable(self, request: pb.CreateTableRequest, context: Context) -> pb.CreateTableResponse:
+        mode, meta = wire_catalog.create_mode(request), wire_catalog.new_table(request)
+        who = wire.principal(request.principal)
+        catalog, maker = self._calls.catalog, self._gate.maker(context)
+        if request.validate_only:
+            table, created = self._ask(lambda: catalog.would_create(meta, mode))
+        else:
+            table, created = self._ask(lambda: self._create(meta, who, mode, maker))
+        return pb.CreateTableResponse(table=answers.table(table), created=created)
+
+    def _create(self, meta: TableMeta, who: Principal, mode: Mode, maker: Maker) -> tuple[TableView, bool]:
+        """With its admin, if this call makes the table. On the decider's thread."""
+        catalog = self._calls.catalog
+        if not catalog.would_make(meta, mode):
+            return catalog.create_table(meta, who, mode)
+        own = maker.owning(namespace_of(meta.name))
+        made = catalog.create_table(meta, who, mode)
+        own(Place(table_id=meta.table_id))
+        return made
+
+    def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.GetTableResponse:
+        if bool(request.name) == bool(request.table_id):
+            raise invalid("TABLE_NOT_NAMED", "give either a table name or a table id")
+        table_id = wire.table_id(request.table_id) if request.table_id else ""
+        table = self._calls.reads.get_table(name=request.name, table_id=table_id)
+        by_schema, by_version = request.HasField("schema_version"), request.HasField("version")
+        if by_schema and by_version:
+            raise invalid("VERSION_TWICE", "give either a schema version or an ID version")
+        meta = None
+        if by_schema:
+            meta = self._calls.catalog.tables.at_schema_version(table, request.schema_version)
+        elif by_version:
+            version = self._calls.reads.check_version(table, request.version)
+            meta = self._calls.reads.meta_at(table, version)
+        return pb.GetTableResponse(table=answers.table(table, meta))
+
+    def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
+        size, namespace = page_size(request.page_size), request.namespace
+        if namespace:
+            wire_catalog.namespace_name(namespace)
+            self._ask(lambda: self._calls.catalog.namespaces.get(namespace))
+        filters = ("tables", namespace, str(request.include_dropped))
+        start = bound_start(request.page_token, *filters)
+        kind, after = start[:1], start[1:]
+        if start and not _is_place(kind, after):
+            raise invalid("PAGE_TOKEN_INVALID")
+        tables: list[pb.Table] = []
+        place, last_live, room = b"", "", Room()
+        if kind != DROPPED:
+            live, following = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
+            imported = self._calls.reads.imported(one for _, one in live) if request.with_imports else set()
+            listed = (answers.table(one, has_imports=one.meta.table_id in imported) for _, one in live)
+            tables = list(fitting(listed, room))
+            if len(tables) < len(live):
+                following, _ = live[len(tables) - 1]
+            last_live = live[-1][0] if live else ""
+            place = LIVE + following.encode() if following else b""
+        if not place and request.include_dropped and len(tables) < size:
+            rest = size - len(tables)
+            from_id = after if kind == DROPPED else b""
+            dropped, last = self._calls.catalog.tables.list_dropped(namespace, from_id, rest)
+            shown = list(fitting(map(_dropped_table, dropped), room))
+            if dropped and not shown:  # the live ones have filled the page
+                place = LIVE + last_live.encode()
+            else:
+                last = last if len(shown) == len(dropped) else UUID(shown[-1].table_id).bytes
+                place = DROPPED + last if last else b""
+            tables += shown
+        return pb.ListTablesResponse(tables=tables, next_page_token=bound_token(place, *filters))
+
+    def ListSchemas(self, request: pb.ListSchemasRequest, context: Context) -> pb.ListSchemasResponse:
+        table, size = (
+            self._calls.reads.get_table(table_id=wire.table_id(request.table_id)),
+            page_size(request.page_size),
+        )
+        start = bound_start(request.page_token, "schemas", request.table_id)
+        if start and not (start.isdigit() and len(start) <= 18):
+            raise invalid("PAGE_TOKEN_INVALID")
+        found = self._calls.catalog.tables.list_schemas(table, int(start or b"0"), size)
+        schemas = [
+            pb.SchemaVersion(
+                schema_version=meta.schema_version,
+                version=version,
+                columns=column_messages(meta.columns),
+                primary_key=meta.primary_key,
+            )
+            for version, meta in found
+        ]
+        shown = list(fitting(schemas))
+        is_last = len(found) < size and len(shown) == len(found)
+        place = b"" if is_last else str(shown[-1].schema_version).encode()
+        return pb.ListSchemasResponse(
+            schemas=shown,
+            next_page_token=bound_token(place, "schemas", request.table_id),
+        )
+
+    def AlterTable(self, request: pb.AlterTableRequest, context: Context) -> pb.AlterTableResponse:
+        wanted, dry = wire_catalog.alter(request), request.validate_only
+        done = self._ask(lambda: self._calls.catalog.alter(wanted, validate_only=dry))
+        return pb.AlterTableResponse(table=answers.table(done.table), version=done.version)
+
+    def DropTable(self, request: pb.DropTableRequest, context: Context) -> pb.DropTableResponse:
+        table_id = wire.table_id(request.table_id)
+        dry = request.validate_only
+        ended = self._ask(lambda: self._calls.catalog.drop(table_id, validate_only=dry))
+        return pb.DropTableResponse(ended_transactions=ended)
+
+    def UndropTable(self, request: pb.UndropTableRequest, context: Context) -> pb.UndropTableResponse:
+        table_id = wire.table_id(request.table_id)
+        table = self._ask(lambda: self._calls.catalog.undrop(table_id))
+        return pb.UndropTableResponse(table=answers.table(table))
+
+    def CreateNamespace(self, request: pb.CreateNamespaceRequest, context: Context) -> pb.CreateNamespaceResponse:
+        wanted, relaxed = wire_catalog.new_namespace(request), request.if_not_exists
+        maker = self._gate.maker(context)
+        namespace, created = self._ask(lambda: self._create_namespace(wanted, maker, if_not_exists=relaxed))
+        return pb.CreateNamespaceResponse(namespace=_namespace(namespace), created=created)
+
+    def _create_namespace(self, wanted: Namespace, maker: Maker, *, if_not_exists: bool) -> tuple[Namespace, bool]:
+        """With its admin, if this call makes the namespace. On the decider's thread."""
+        namespaces = self._calls.catalog.namespaces
+        if namespaces.is_known(wanted.name):
+            return namespaces.create(wanted, if_not_exists=if_not_exists)
+        own = maker.owning("")
+        made, created = namespaces.create(wanted, if_not_exists=if_not_exists)
+        own(Place(namespace=made.name))
+        return made, created
+
+    def GetNamespace(self, request: pb.GetNamespaceRequest, context: Context) -> pb.GetNamespaceResponse:
+        name = wire_catalog.namespace_name(request.name)
+        found = self._ask(lambda: self._calls.catalog.namespaces.get(name))
+        return pb.GetNamespaceResponse(namespace=_namespace(found))
+
+    def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:
+        size = page_size(request.page_size)
+        after = bound_start(request.page_token, "namespaces")
+        if after and not _is_name(after):
+            raise invalid("PAGE_TOKEN_INVALID")
+        listing = self._calls.catalog.namespaces.list_all
+        found = self._ask(lambda: listing(after.decode(), size))
+        shown = list(fitting(map(_namespace, found)))
+        names = [one.name for one in shown]
+        is_last = len(found) < size and len(shown) == len(found)
+        place = b"" if is_last else names[-1].encode()
+        return pb.ListNamespacesResponse(
+            names=names, namespaces=shown, next_page_token=bound_token(place, "namespaces")
+        )
+
+    def AlterNamespace(self, request: pb.AlterNamespaceRequest, context: Context) -> pb.AlterNamespaceResponse:
+        name = wire_catalog.namespace_name(request.name)
+        updates, removals = wire_catalog.namespace_changes(request)
+        namespaces = self._calls.catalog.namespaces
+        found, removed = self._ask(lambda: namespaces.alter(name, updates, removals))
+        return pb.AlterNamespaceResponse(namespace=_namespace(found), removed=removed)
+
+    def DropNamespace(self, request: pb.DropNamespaceRequest, context: Context) -> pb.DropNamespaceResponse:
+        name, dry = wire_catalog.namespace_name(request.name), request.validate_only
+        self._ask(lambda: self._calls.catalog.namespaces.drop(name, validate_only=dry))
+        return pb.DropNamespaceResponse()
+
+    def PutView(self, request: pb.PutViewRequest, context: Context) -> pb.PutViewResponse:
+        wanted, queries = wire_catalog.new_view(request), self._calls.catalog.queries
+        mode = wire_catalog.mode(request.mode)
+        wire.principal(request.principal)
+        if mode is Mode.OR_REPLACE:
+            view, created = self._ask(lambda: queries.replace(wanted, must_exist=request.must_exist))
+        else:
+            relaxed = mode is Mode.IF_NOT_EXISTS
+            view, created = self._ask(lambda: queries.create(wanted, if_not_exists=relaxed))
+        return pb.PutViewResponse(view=wire_catalog.view_message(view), created=created)
+
+    def GetView(self, request: pb.GetViewRequest, context: Context) -> pb.GetViewResponse:
+        name = wire.table_name(request.name)
+        found = self._ask(lambda: self._calls.catalog.queries.get(name))
+        return pb.GetViewResponse(view=wire_catalog.view_message(found))
+
+    def ListViews(self, request: pb.ListViewsRequest, context: Context) -> pb.ListViewsResponse:
+        size, namespace = page_size(request.page_size), request.namespace
+        if namespace:
+            wire_catalog.namespace_name(namespace)
+            namespace = self._ask(lambda: self._calls.catalog.namespaces.get(namespace)).name
+        after = bound_start(request.page_token, "views", namespace)
+        if after and not _is_name(after):
+            raise invalid("PAGE_TOKEN_INVALID")
+        listing = self._calls.catalog.queries.list_all
+        found = self._ask(lambda: listing(namespace, after.decode(), size))
+        shown = list(fitting(map(wire_catalog.view_message, found)))
+        is_last = len(found) < size and len(shown) == len(found)
+        place = b"" if is_last else shown[-1].name.encode()
+        return pb.ListViewsResponse(views=shown, next_page_token=bound_token(place, "views", namespace))
+
+    def RenameView(self, request: pb.RenameViewRequest, context: Context) -> pb.RenameViewResponse:
+        name, new_name = wire.table_name(request.name), wire.table_name(request.new_name)
+        renamed = self._ask(lambda: self._calls.catalog.queries.rename(name, new_name))
+        return pb.RenameViewResponse(view=wire_catalog.view_message(renamed))
+
+    def DropView(self, request: pb.DropViewRequest, context: Context) -> pb.DropViewResponse:
+        name = wire.table_name(request.name)
+        return pb.DropViewResponse(dropped=self._ask(lambda: self._calls.catalog.queries.drop(name)))
+
+
+def _is_name(raw: bytes) -> bool:
+    return raw.isascii() and wire.TABLE_NAME.match(raw.decode()) is not None
+
+
+def _is_place(kind: bytes, after: bytes) -> bool:
+    return _is_name(after) if kind == LIVE else kind == DROPPED and len(after) == UUID_BYTES
+
+
+def _namespace(one: Namespace) -> pb.Namespace:
+    return pb.Namespace(name=one.name, properties=one.properties, create_time_us=one.create_time_us)
+
+
+def _dropped_table(one: Dropped) -> pb.Table:
+    found = answers.table(one.table)
+    found.drop_time_us, found.undrop_until_us = one.drop_us, one.until_us
+    return found

@@ -1,0 +1,1 @@
+"""Backups: folders, repositories, and their manifests."""

@@ -1,0 +1,1 @@
+"""The stores that implement the port, and the files beside them."""

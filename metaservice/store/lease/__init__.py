@@ -1,0 +1,1 @@
+"""The lease of a store on object storage, and the notes of standbys."""

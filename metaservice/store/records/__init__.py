@@ -1,0 +1,1 @@
+"""Records <-> bytes."""
