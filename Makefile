@@ -36,6 +36,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) setuptools
 	@$(PIP) --no-build-isolation --editable '.[test,spark]'
+	@$(PY) -m tools.toolchain
 	@touch $@
 
 $(VENV)/.spark-jar: $(VENV)/.ready $(JAR_SOURCES)
@@ -43,7 +44,7 @@ $(VENV)/.spark-jar: $(VENV)/.ready $(JAR_SOURCES)
 	@touch $@
 
 .PHONY: spark-jar
-spark-jar: $(VENV)/.ready ## build the jar of the Spark catalog, for which it needs a JDK and Maven
+spark-jar: $(VENV)/.ready ## build the jar of the Spark catalog; it says so if it can't
 	@$(PY) -m tools.spark_jar --require
 
 .PHONY: wheels

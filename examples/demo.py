@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from typing import Final
 
 from examples import demo_metadata
 from examples.telling import say, title
+from worker.base.java import JAVA_MIN, prepare_java
 
 METADATA: Final = "metadata"
 
@@ -32,9 +31,8 @@ def main(words: list[str]) -> None:
 
 def without_spark() -> str:
     """Why Spark can't run here; nothing if it can."""
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (home and shutil.which("java", path=f"{home}/bin")):
-        return "Spark needs Java 17 or later, which is not installed here"
+    if not prepare_java():
+        return f"Spark needs Java {JAVA_MIN} or later, which is not installed here"
     try:
         import pyspark  # noqa: F401, PLC0415 - is it there?
     except ImportError:

@@ -23,7 +23,7 @@ from tools.deploy_tools import NotCheckedError, python_tool
 from tools.lock import LOCKS
 
 ROOT: Final = wheels.ROOT
-SERVICE, WORKER, _ = LOCKS
+SERVICE, WORKER, *_ = LOCKS
 SMOKE: Final = ROOT / "tools" / "smoke.py"
 SUMS: Final = "SHA256SUMS"
 EPOCH: Final = "SOURCE_DATE_EPOCH"

@@ -1,6 +1,7 @@
-"""`make lock`: the lock files of the images, with the hash of every file that an index may answer with.
+"""`make lock`: the lock files of the images, and of the Java that `make setup` installs where there is none.
 
-The versions are those of constraints.txt; the service has Arrow beside it, the worker Spark. uv resolves them.
+They have the hash of every file that an index may answer with. The versions are those of constraints.txt; the service
+has Arrow beside it, the worker Spark. uv resolves them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 
 from tools.deploy_tools import NotCheckedError, python_tool
 from tools.wire import ROOT
+from worker.base.java import WHEEL as JAVA_WHEEL
 
 FOLDER: Final = "deploy/image"
 PYTHON: Final = "3.11"  # of the images; each lock holds hashes of the files for every Python and machine
@@ -25,16 +27,18 @@ class Lock(NamedTuple):
     name: str
     extras: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    folder: str = FOLDER
 
     @property
     def path(self) -> Path:
-        return ROOT / FOLDER / f"{self.name}.txt"
+        return ROOT / self.folder / f"{self.name}.txt"
 
 
 LOCKS: Final = (
     Lock("service", ("arrow", "iceberg", "oidc", "otel", "s3", "sts")),
     Lock("worker", ("spark",)),
     Lock("build", (), ("setuptools",)),
+    Lock("java", (), (JAVA_WHEEL,), "tools"),
 )
 
 

@@ -1,7 +1,7 @@
 """`make spark-jar`: builds the jar of the Spark catalog with Maven, where its sources changed since the last time.
 
 The sources are worker/spark_catalog and the protos; they are compiled against the jars of the pyspark that is installed
-here, none of which gets into the jar. Without a JDK or Maven it says so in a sentence and builds nothing.
+here, none of which gets into the jar. tools/toolchain.py has the JDK and Maven where the machine has none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Final
 
 from google.rpc import status_pb2
 
+from tools.toolchain import ToolchainError, java_version, maven_command
+from worker.base.java import JAVA_MIN, missing_java
 from worker.base.spark_jar import BUILT, SPARK_MINOR, jar_name
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -28,7 +30,7 @@ NOT_CALLED: Final = ("access.proto", "admin.proto")  # by the catalog: its class
 OF_REFUSALS: Final = ("status.proto", "error_details.proto")  # what the trailers of a refused call hold
 STAMP: Final = BUILT / "sources.sha256"
 LOG: Final = BUILT / "maven.log"
-JAVA_MIN: Final = 17
+NOT_BUILT: Final = "the jar of the Spark catalog is not built (all but spark.sql works without it)"
 JAR_BYTES_MAX: Final = 9 << 20
 LOG_LINES_SHOWN: Final = 30
 FROM_SPARK: Final = (
@@ -65,7 +67,7 @@ def main(arguments: list[str]) -> int:
     """`--require` makes a machine that can't build it a failure."""
     missing = what_is_missing()
     if missing:
-        print(f"the jar of the Spark catalog is not built: {missing}; all but spark.sql works without it")
+        print(f"{NOT_BUILT}: {missing}")
         return 1 if "--require" in arguments else 0
     digest = digest_of_sources()
     jar = BUILT / jar_name()
@@ -73,7 +75,12 @@ def main(arguments: list[str]) -> int:
         return 0
     print("building the jar of the Spark catalog …", flush=True)
     copy_protos()
-    if not build():
+    try:
+        is_built = build()
+    except ToolchainError as error:
+        print(f"{NOT_BUILT}: {error}")
+        return 1 if "--require" in arguments else 0
+    if not is_built:
         lines = LOG.read_text(encoding="utf-8", errors="replace").splitlines()
         errors = [line for line in lines if "ERROR" in line] or lines
         print("\n".join(errors[:LOG_LINES_SHOWN]))
@@ -94,15 +101,9 @@ def what_is_missing() -> str:
     version = importlib.metadata.version("pyspark")
     if not version.startswith(f"{SPARK_MINOR}."):
         return f"it is for Spark {SPARK_MINOR}, and pyspark {version} is installed here"
-    javac = shutil.which("javac")
-    if javac is None:
-        return f"it needs a JDK of Java {JAVA_MIN} or later, and there is no javac here"
-    said = subprocess.run([javac, "-version"], check=False, capture_output=True, text=True)
-    found = re.search(r"javac (\d+)", said.stdout + said.stderr)
-    if found is None or int(found[1]) < JAVA_MIN:
-        return f"it needs a JDK of Java {JAVA_MIN} or later, and javac here is {(said.stdout + said.stderr).strip()}"
-    if shutil.which("mvn") is None:
-        return "it needs Maven, and there is no mvn here"
+    java = java_version()
+    if java < JAVA_MIN:
+        return f"it needs Java {JAVA_MIN} or later, and " + (f"Java here is {java}" if java else missing_java())
     return ""
 
 
@@ -140,9 +141,9 @@ def copy_protos() -> None:
 
 def build() -> bool:
     given = [f"-Djar.{name}={jar_of_spark(name)}" for name in FROM_SPARK]
-    command = ["mvn", "--batch-mode", "--file", str(PROJECT / "pom.xml"), f"-Dspark.minor={SPARK_MINOR}", *given]
+    command = [*maven_command(), "--file", str(PROJECT / "pom.xml"), f"-Dspark.minor={SPARK_MINOR}", *given, "package"]
     with LOG.open("wb") as log:
-        done = subprocess.run([*command, "package"], check=False, stdout=log, stderr=subprocess.STDOUT)
+        done = subprocess.run(command, check=False, stdout=log, stderr=subprocess.STDOUT)
     return done.returncode == 0
 
 

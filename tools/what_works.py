@@ -3,47 +3,34 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
-import re
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 
-from tools.spark_jar import JAVA_MIN, what_is_missing
+from tools.spark_jar import what_is_missing
+from tools.toolchain import find_maven, java_version
+from worker.base.java import JAVA_MIN, LAUNCHER, WHEEL, find_java, missing_java
 from worker.base.spark_jar import find_jar
 
 
 def main() -> int:
     release = importlib.metadata.version("laketx")
     python = ".".join(map(str, sys.version_info[:3]))
-    java = java_here()
+    java = java_version()
     lines = [("LakeTX", f"{release} with Python {python}: the service, `laketx`, tables without Spark")]
     lines.append(("Spark", spark_line(java)))
     lines.append(("jar", jar_line(java)))
-    lines.append(("Maven", "here: it builds the jar" if shutil.which("mvn") else "not here: it would build the jar"))
+    lines.append(("Maven", "here: it builds the jar" if find_maven() else "not here: `make spark-jar` downloads it"))
     for name, said in lines:
         print(f"  {name:7}{said}")
     return 0
 
 
-def java_here() -> int:
-    """The version of the Java that Spark would start; 0: there is none."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    if java is None:
-        return 0
-    said = subprocess.run([java, "-version"], check=False, capture_output=True, text=True)
-    found = re.search(r'version "(\d+)', said.stderr + said.stdout)
-    return int(found[1]) if found else 0
-
-
 def spark_line(java: int) -> str:
     spark = importlib.metadata.version("pyspark")
     if java >= JAVA_MIN:
-        return f"{spark} with Java {java}: tables in Python"
-    found = f"Java here is {java}" if java else "there is no Java here"
-    return f"{spark} does not start: it needs Java {JAVA_MIN} or later, and {found}"
+        of_wheel = f" of {WHEEL}, since the machine has none" if find_java() == LAUNCHER else ""
+        return f"{spark} with Java {java}{of_wheel}: tables in Python"
+    why = f"Java here is {java}" if java else missing_java()
+    return f"{spark} does not start: it needs Java {JAVA_MIN} or later, and {why}"
 
 
 def jar_line(java: int) -> str:

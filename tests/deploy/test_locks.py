@@ -13,7 +13,7 @@ from tools import audit
 from tools.gen_licences import BY_NAME, document, licence
 from tools.lock import LOCKS, Lock, versions
 
-SERVICE, WORKER, BUILD = LOCKS
+SERVICE, WORKER, *_ = LOCKS
 PERMISSIVE = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "MIT", "MIT-0", "PSF-2.0", "Zlib"}
 
 

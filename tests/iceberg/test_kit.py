@@ -18,6 +18,8 @@ import pytest
 
 from tests.house.tree import ROOT
 from tests.iceberg.servers import served_folder
+from tests.spark.sessions import require_java
+from tools.toolchain import ToolchainError, maven_command
 
 KIT: Final = Path(__file__).resolve().parent / "kit"
 FAILURES: Final = KIT / "failures.json"
@@ -34,12 +36,16 @@ def failing() -> Mapping[str, Sequence[str]]:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("mvn") is None, reason="the kit needs Java and Maven, which are not installed here")
 def test_the_kit_fails_where_it_is_known_to(tmp_path: Path) -> None:
+    require_java()
+    try:
+        maven = maven_command()
+    except ToolchainError as error:
+        pytest.skip(f"the kit needs Maven: {error}")
     built = shutil.copytree(KIT, tmp_path / "kit")
     with served_folder(tmp_path / "lake") as server:
         done = subprocess.run(
-            ["mvn", "--batch-mode", "--quiet", "test"],
+            [*maven, "--quiet", "test"],
             cwd=built,
             env={**os.environ, "KIT_URI": server.url},
             capture_output=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
+from worker.base.java import JAVA_MIN, prepare_java
 from worker.base.spark_jar import jar_setting
 
 SMALL: Final = {
@@ -26,15 +26,20 @@ SMALL: Final = {
 
 def small_session(master: str = "local[2]", more: Mapping[str, str] | None = None) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
+    prepare_java()
     return SparkSession.builder.master(master).config(map={**SMALL, **jar_setting(), **(more or {})}).getOrCreate()
 
 
 _shared: dict[str, SparkSession] = {}
 
 
+def require_java() -> None:
+    if not prepare_java():
+        pytest.skip(f"Spark needs Java {JAVA_MIN} or later, which is not installed here")
+
+
 def shared_session() -> SparkSession:
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        pytest.skip("Spark needs Java 17 or later, which is not installed here")
+    require_java()
     if "session" not in _shared:
         _shared["session"] = small_session()
     return _shared["session"]

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import ROOT
+from tests.spark.sessions import require_java
 
 TIMEOUT_S = 240.0
 
 
 def test_a_connect_session_does_it_all(tmp_path: Path) -> None:
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        pytest.skip("Spark needs Java 17 or later, which is not installed here")
+    require_java()
     if importlib.util.find_spec("zstandard") is None:
         pytest.skip("Spark Connect needs zstandard, which is not installed here")
     environment = {**os.environ, "SPARK_TESTING": "1"}  # a port that is free

