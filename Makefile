@@ -84,6 +84,7 @@ docs: setup ## regenerate the documents that are made from code: references, tab
 	@$(PY) -m tools.gen_iceberg_matrix
 	@$(PY) -m tools.gen_timeline
 	@$(PY) -m tools.gen_reference
+	@$(PY) -m tools.gen_errors
 	@$(PY) -m tools.gen_dashboards
 	@$(PY) -m tools.gen_licences
 	@$(PY) -m tools.gen_session
@@ -116,6 +117,7 @@ check: check-code ## format, lint, types, layers, generated code and documents: 
 	@$(PY) -m tools.gen_timeline --check
 	@$(PY) -m tools.gen_cli_docs --check
 	@$(PY) -m tools.gen_reference --check
+	@$(PY) -m tools.gen_errors --check
 	@$(PY) -m tools.gen_dashboards --check
 	@$(PY) -m tools.gen_licences --check
 

@@ -1,4 +1,4 @@
-"""Generates deploy/: a Grafana dashboard and Prometheus alert rules, from the metrics that the code defines.
+"""Generates a Grafana dashboard, Prometheus alert rules and their table in docs/runbooks.md, from the code's metrics.
 
 Panels and alerts name metrics as constants of `metaservice.metrics`, so none can name one that there isn't. `--check`
 compares instead of writing.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from metaservice import metrics
 from metaservice.metrics import METRICS, Metric
-from tools.generated import wants_check, write_or_check
+from tools.generated import fill, table, wants_check, write_or_check
 from tools.wire import ROOT
 
 DASHBOARD = "deploy/grafana/laketx.json"
@@ -464,12 +464,18 @@ def alerts() -> str:
     return "\n".join(lines) + "\n"
 
 
+def alarm_table() -> str:
+    rows = [(f"[`{one.name}`](#{one.name.lower()})", one.severity, one.says, one.todo) for one in ALERT_RULES]
+    return table(("alarm", "severity", "what it means", "what to do first"), rows)
+
+
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     check = wants_check(arguments, __doc__)
+    runbooks = fill((root / RUNBOOKS).read_text(encoding="utf-8"), {"alarms": alarm_table})
     if not check:
         for name in (DASHBOARD, ALERTS):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-    return write_or_check({DASHBOARD: dashboard(), ALERTS: alerts()}, root, check=check)
+    return write_or_check({DASHBOARD: dashboard(), ALERTS: alerts(), RUNBOOKS: runbooks}, root, check=check)
 
 
 if __name__ == "__main__":

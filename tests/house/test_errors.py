@@ -1,66 +1,59 @@
-"""docs/errors.md lists what the code answers: every reason, with the kinds that it has there, and nothing else."""
+"""docs/errors.md lists what the code answers: every reason, its kinds, who raises it, and nothing else."""
 
 import re
 import textwrap
+from collections import Counter
 
 import pytest
 from google.rpc import code_pb2
 
 from metaservice.core.errors import ErrorKind
 from metaservice.rpc.convert.answers import CODES
-from tests.house.reasons import KINDS, collect
-from tests.house.tree import ROOT, list_files, name_of
+from tests.house.tree import ROOT
+from tools import gen_errors
+from tools.gen_errors import NOT_WRITTEN, Row, fresh_rows, raised_by_code, reasons_of_code, rows_of, sources_of
+from tools.reasons import INPUT_MAKERS, collect, collect_java
 
-DOCUMENT = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
-ROW = re.compile(r"\| `(?P<reason>[A-Z0-9_]+)(?P<more>…?)` \| (?P<kinds>[A-Z_, ]+) \| [^|]+ \| [^|]+ \|")
-SOURCES = [path for path in list_files(".py") if name_of(path).startswith(("metaservice/", "worker/"))]
-FOUND = collect({name_of(path): path.read_text(encoding="utf-8") for path in SOURCES})
-
-
-def rows() -> dict[str, set[str]]:
-    section = DOCUMENT.split("\n## Reasons\n")[1].split("\n## ")[0]
-    found: dict[str, set[str]] = {}
-    for line in section.splitlines():
-        if line.startswith("| `"):
-            match = ROW.fullmatch(line)
-            assert match is not None, f"a row is `| `REASON` | KIND | what it means | what to do |`, and not {line}"
-            assert match["reason"] not in found, f"{match['reason']} stands there twice"
-            found[match["reason"]] = set(match["kinds"].split(", "))
-    return found
+DOCUMENT = (ROOT / gen_errors.DOCUMENT).read_text(encoding="utf-8")
+JAVA = sources_of(ROOT, "worker/", ending=".java")
 
 
-def documented(reason: str) -> str:
-    """The row that a reason has; `RPC_UNKNOWN` has that of `RPC_…`."""
-    return "RPC_" if reason.startswith("RPC_") else reason
+def test_the_page_is_what_the_code_raises() -> None:
+    assert gen_errors.document(DOCUMENT, raised_by_code(reasons_of_code())) == DOCUMENT, (
+        "run `make docs`, and write what is new"
+    )
 
 
-def row_to_add(reason: str, kinds: set[str]) -> str:
-    kind = ", ".join(sorted(kinds)) if kinds != KINDS else "KIND"
-    return f"| `{reason}` | {kind} | what it means | what to do |"
+def test_every_reason_has_words() -> None:
+    assert [row.reason for row in rows_of(DOCUMENT) if NOT_WRITTEN in (row.meaning, row.advice)] == []
 
 
-def test_every_reason_is_documented() -> None:
-    known = rows()
-    missing = [row_to_add(*each) for each in sorted(FOUND.kinds.items()) if documented(each[0]) not in known]
-    assert missing == [], "add to docs/errors.md, in alphabetical order:\n" + "\n".join(missing)
+def test_rows_of_one_reason_are_of_different_raisers() -> None:
+    counts = Counter((row.reason, raiser) for row in rows_of(DOCUMENT) for raiser in row.raisers)
+    assert [each for each, count in counts.items() if count > 1] == []
 
 
-def test_reasons_are_in_alphabetical_order() -> None:
-    assert list(rows()) == sorted(rows())
-
-
-def test_every_documented_reason_is_answered() -> None:
-    gone = sorted(rows().keys() - FOUND.kinds.keys())
-    assert gone == [], f"no code answers these: remove their rows from docs/errors.md: {gone}"
-
-
-def test_documented_kinds_are_those_of_the_code() -> None:
-    wrong = {reason: kinds for reason, kinds in rows().items() if not kinds <= FOUND.kinds.get(reason, KINDS)}
-    assert wrong == {}, f"the code answers {[(reason, sorted(FOUND.kinds[reason])) for reason in wrong]}"
+def test_every_engine_has_reasons() -> None:
+    raised = {(row.reason, raiser) for row in rows_of(DOCUMENT) for raiser in row.raisers}
+    assert {
+        ("TABLE_DROPPED", "service"),
+        ("TLS_FAILED", "client"),
+        ("KEY_TWICE", "Python"),
+        ("KEY_TWICE", "Spark SQL"),
+        ("LOST_RACE", "Spark SQL"),
+        ("ICEBERG_TYPE", "Iceberg"),
+        ("IMPORT_SCHEMA", "import"),
+    } <= raised
 
 
 def test_reasons_can_be_told_from_the_source() -> None:
-    assert FOUND.unclear == [], "give the reason as a word or a constant"
+    assert [text for reasons in reasons_of_code() for text in reasons.unclear] == [], "give a word or a constant"
+
+
+def test_javas_exceptions_are_all_found() -> None:
+    """A word that a new helper takes as a reason would be none of those of the page."""
+    words = {word for text in JAVA.values() for word in re.findall(r'throw \w[\w.]*\(\s*"([A-Z]+_[A-Z_]+)"', text)}
+    assert words - collect_java(JAVA).by_module.keys() == set()
 
 
 @pytest.mark.parametrize("kind", ErrorKind, ids=lambda kind: kind.name)
@@ -87,6 +80,43 @@ def test_what_counts_as_a_reason(code: str, expected: dict[str, set[str]]) -> No
     assert collect({"m": textwrap.dedent(code)}).kinds == expected
 
 
+def test_what_counts_as_a_reason_of_an_input_error() -> None:
+    code = "def refuse(reason): raise InputError(reason, '')\nrefuse('FROM_AFAR')\nraise InputError(words[0], '')"
+    reasons = collect({"m": code}, INPUT_MAKERS)
+    assert reasons.kinds == {"FROM_AFAR": set()}
+    assert reasons.unclear == ["m:3: words[0]"]
+
+
+def test_what_counts_as_a_reason_in_java() -> None:
+    code = """
+      static final String WORD = "FROM_A_CONSTANT";
+      throw LakeException.invalid(
+          "A_WORD", "not THIS_ONE");
+      files.refuse(Other.WORD, text);
+      SqlTransaction.refuse("CREATE TABLE");
+      throw new LakeException(RefusalKind.BLOCKED, "A_KIND", text);
+    """
+    kinds = {"A_WORD": {"INVALID"}, "FROM_A_CONSTANT": {"INVALID"}, "A_KIND": {"BLOCKED"}}
+    assert collect_java({"m": code}).kinds == kinds
+
+
 def test_what_cannot_be_told() -> None:
     assert collect({"m": "raise invalid(words[0])"}).unclear == ["m:1: words[0]"]
     assert collect({"m": "raise MetaError(error.kind, error.reason)"}).unclear == []
+
+
+def test_new_rows_gone_rows_and_rows_that_share_a_reason() -> None:
+    invalid, none = frozenset({"INVALID"}), frozenset[str]()
+    rows = [
+        Row("GONE_NOW", invalid, ("service",), "a", "b"),
+        Row("SHARED_ONE", invalid, ("service",), "c", "d"),
+        Row("SHARED_ONE", none, ("Python", "import"), "e", "f"),
+    ]
+    shared = {"service": invalid, "Python": none, "Spark SQL": invalid}
+    raised = {"A_NEW_ONE": {"client": invalid}, "SHARED_ONE": shared}
+    assert [str(row) for row in fresh_rows(rows, raised)] == [
+        "| `A_NEW_ONE` | INVALID | client | … | … |\n",
+        "| `SHARED_ONE` | INVALID | service | c | d |\n",
+        "| `SHARED_ONE` | none | Python | e | f |\n",
+        "| `SHARED_ONE` | INVALID | Spark SQL | … | … |\n",
+    ]

@@ -1,6 +1,5 @@
-"""docs/catalog.md knows every property and every reason of the catalog."""
+"""docs/catalog.md knows every property and every type of the catalog."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,6 @@ from metaservice.shared.column_types import ATOMIC
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
-MODULES = [
-    "core/table/types.py",
-    "core/table/schema.py",
-    "core/table/key_scope.py",
-    "core/table/properties.py",
-    "service/table/catalog.py",
-    "service/table/namespaces.py",
-    "service/table/listing.py",
-    "rpc/services/catalog.py",
-    "rpc/convert/paging.py",
-    "rpc/convert/wire_catalog.py",
-    "rpc/convert/wire_schema.py",
-]
-REASON = re.compile(r"(?:invalid\(|ErrorKind\.\w+,)\s*\"([A-Z][A-Z_]+)\"")
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_every_reason_is_documented(module: str) -> None:
-    source = (ROOT / "metaservice" / module).read_text(encoding="utf-8")
-    assert {reason for reason in REASON.findall(source) if f"`{reason}`" not in TEXT} == set()
 
 
 @pytest.mark.parametrize("one", PROPERTIES, ids=lambda one: one.name)

@@ -184,8 +184,8 @@ def _ended(txn: Txn) -> MetaError:
             txn_id=txn.txn_id,
         )
     if txn.state is TxnState.ABORTED:
-        known = txn.abort_reason in ("TABLE_DROPPED", HISTORY_CHANGED, CLAIM_LOST)
-        reason = txn.abort_reason if known else "TRANSACTION_ABORTED"
-        kind = ErrorKind.BLOCKED if reason == "TABLE_DROPPED" else ErrorKind.STALE
-        return MetaError(kind, reason, txn_id=txn.txn_id, why=txn.abort_reason)
+        if txn.abort_reason == "TABLE_DROPPED":
+            return MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", txn_id=txn.txn_id, why=txn.abort_reason)
+        reason = txn.abort_reason if txn.abort_reason in (HISTORY_CHANGED, CLAIM_LOST) else "TRANSACTION_ABORTED"
+        return MetaError(ErrorKind.STALE, reason, txn_id=txn.txn_id, why=txn.abort_reason)
     return MetaError(ErrorKind.STALE, "TRANSACTION_ENDED", txn_id=txn.txn_id, state=txn.state.name.lower())

@@ -1,7 +1,7 @@
-"""The reasons with which the code refuses, read out of its source: none can be forgotten.
+"""The reasons with which the code refuses, read out of its source, Python and Java: none can be forgotten.
 
-A maker is a function that takes a reason: MetaError and the like, and every function that passes a parameter of its own
-on to one. What a call gives as the reason is a word, a constant, or an expression over those.
+In Python, a maker is a function that takes a reason: MetaError and the like, and every function that passes a parameter
+of its own on to one. What a call gives as the reason is a word, a constant, or an expression over those.
 """
 
 import ast
@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 
 from metaservice.core.errors import ErrorKind
 
+JAVA_CONSTANT = re.compile(r'static final String (\w+) = "([A-Z][A-Z0-9_]{3,})"')
+JAVA_CALL = re.compile(
+    r"(?:\b(?<!SqlTransaction\.)(?:invalid|denied|refuse)\(\s*|\bRefusalKind\.(?P<kind>\w+),\s*)"
+    r'(?:"(?P<word>[A-Z][A-Z0-9_]{3,})"|(?:\w+\.)?(?P<constant>[A-Z][A-Z_]+)\b)'
+)
 WORD = re.compile(r"[A-Z][A-Z0-9_]{3,}")
 KINDS = frozenset(ErrorKind.__members__)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -31,14 +36,22 @@ MAKERS = {
     "invalid": Maker(0, frozenset({"INVALID"})),
     "StoreUnusable": Maker(0, frozenset({"CORRUPT"})),
 }
+INPUT_MAKERS = {"InputError": Maker(0, frozenset())}  # Python's own refusals have no kind
 
 
 @dataclass
 class Reasons:
-    """Each reason with the kinds that it may have, and the calls whose reason the source doesn't tell."""
+    """The kinds of each reason, by the module that raises it, and the calls whose reason the source doesn't tell."""
 
-    kinds: dict[str, set[str]] = field(default_factory=dict)
+    by_module: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     unclear: list[str] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> dict[str, set[str]]:
+        return {reason: set().union(*kinds.values()) for reason, kinds in self.by_module.items()}
+
+    def add(self, reason: str, module: str, kinds: Iterable[str]) -> None:
+        self.by_module.setdefault(reason, {}).setdefault(module, set()).update(kinds)
 
 
 def collect(sources: Mapping[str, str], known_makers: Mapping[str, Maker] = MAKERS) -> Reasons:
@@ -47,12 +60,14 @@ def collect(sources: Mapping[str, str], known_makers: Mapping[str, Maker] = MAKE
     constants = {name: value for tree in trees.values() for name, value in _assignments(tree.body)}
     makers = dict(known_makers)
     _add_heirs(makers, trees.values())
+    calls = [
+        _Call(name, inside, call, constants) for name, tree in trees.items() for inside, call in _calls(tree, None)
+    ]
     while True:
         known = len(makers)
         found = Reasons()
-        for name, tree in trees.items():
-            for inside, call in _calls(tree, None):
-                _look(_Call(name, inside, call, constants), makers, found)
+        for call in calls:
+            _look(call, makers, found)
         if len(makers) == known:
             return found
 
@@ -81,7 +96,7 @@ class _Call:
 
 
 def _look(call: _Call, makers: dict[str, Maker], found: Reasons) -> None:
-    maker = makers.get(ast.unparse(call.call.func).rsplit(".", 1)[-1])
+    maker = makers.get(_name(call.call.func))
     if maker is None or (call.inside is not None and call.inside.name in MAKERS):
         return
     given = call.argument(maker.reason, maker.reason_name)
@@ -90,7 +105,7 @@ def _look(call: _Call, makers: dict[str, Maker], found: Reasons) -> None:
     kinds = maker.kind if isinstance(maker.kind, frozenset) else _kinds(call.argument(maker.kind, "kind"), call.known())
     words = _words(given, call.known())
     for word in words:
-        found.kinds.setdefault(word, set()).update(kinds)
+        found.add(word, call.module, kinds)
     passed_on = isinstance(given, ast.Attribute) and given.attr == "reason"
     if words or passed_on:
         return
@@ -103,12 +118,16 @@ def _look(call: _Call, makers: dict[str, Maker], found: Reasons) -> None:
 
 def _add_heirs(makers: dict[str, Maker], trees: Iterable[ast.AST]) -> None:
     """A class below a maker is one."""
-    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for tree in trees for node in ast.iter_child_nodes(tree) if isinstance(node, ast.ClassDef)]
     for each in classes:
         for base in each.bases:
-            maker = makers.get(ast.unparse(base).rsplit(".", 1)[-1])
+            maker = makers.get(_name(base))
             if maker is not None:
                 makers.setdefault(each.name, maker)
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _calls(node: ast.AST, inside: Function | None) -> Iterator[tuple[Function | None, ast.Call]]:
@@ -147,3 +166,20 @@ def _kinds(given: ast.expr | None, known: Mapping[str, ast.expr]) -> frozenset[s
     """Those that an expression names; where it names none, all."""
     nodes = _nodes(given, known) if given is not None else ()
     return frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute)) & KINDS or KINDS
+
+
+def collect_java(sources: Mapping[str, str]) -> Reasons:
+    """The same of Java's: `LakeException.invalid`, and the like, with a word or a constant."""
+    texts = sources.values()
+    everywhere = {name: word for text in texts for name, word in JAVA_CONSTANT.findall(text)}
+    reasons = Reasons()
+    for module, text in sources.items():
+        constants = {**everywhere, **dict(JAVA_CONSTANT.findall(text))}
+        for call in JAVA_CALL.finditer(text):
+            word = call["word"] or constants.get(call["constant"], "")
+            if word:
+                kind = call["kind"] or ("DENIED" if call[0].startswith("denied") else "INVALID")
+                reasons.add(word, module, [kind])
+            else:
+                reasons.unclear.append(f"{module}: {call['constant']}")
+    return reasons
