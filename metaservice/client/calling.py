@@ -11,7 +11,7 @@ import grpc
 from metaservice.client.credentials import Address, Credentials, channel_credentials
 from metaservice.client.errors import decode_rpc_error
 from metaservice.client.features import not_offered
-from metaservice.client.following import FollowingChannel
+from metaservice.client.leader_channel import LeaderChannel
 from metaservice.client.retries import Retries
 from metaservice.client.tracing import Metadata, traced
 from protos.laketx.v1 import common_pb2
@@ -40,7 +40,7 @@ def open_channel(address: Address, credentials: Credentials, options: Sequence[t
         return grpc.secure_channel(target, shown, options=given)
 
     targets = address.targets
-    return open_one(address.target) if len(targets) == 1 else FollowingChannel(targets, open_one)
+    return open_one(address.target) if len(targets) == 1 else LeaderChannel(targets, open_one)
 
 
 def principal_metadata(principal: str) -> Metadata:

@@ -30,8 +30,8 @@ from metaservice.client.errors import (
     decode_rpc_error,
     decode_status,
 )
-from metaservice.client.following import NOT_LEADER
 from metaservice.client.heartbeat import Heartbeat
+from metaservice.client.leader_channel import NOT_LEADER
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
 from metaservice.client.parts import PART_BYTES, in_parts, size_of

@@ -17,18 +17,18 @@ from metaservice.core.access import Policy
 from metaservice.core.errors import MetaError
 from metaservice.core.quotas import Quota
 from metaservice.rpc.auth.authentication import Identities
-from metaservice.rpc.auth.authorization import Gate
-from metaservice.rpc.observe.call_metrics import Measuring
+from metaservice.rpc.auth.authorization import Authorizer
+from metaservice.rpc.observe.call_metrics import CallMetricsInterceptor
 from metaservice.rpc.observe.call_records import Recorder
 from metaservice.rpc.pipeline.activity import Activity
 from metaservice.rpc.pipeline.epochs import Epochs
-from metaservice.rpc.pipeline.interceptor import Edge, Lanes
+from metaservice.rpc.pipeline.interceptor import CallInterceptor, Lanes
 from metaservice.rpc.pipeline.listening import listen_on
 from metaservice.rpc.pipeline.open_streams import StreamLimits, Streams
 from metaservice.rpc.pipeline.rate_limits import Rates
 from metaservice.rpc.services.access import AccessServicer, NewSecret, no_secret
 from metaservice.rpc.services.admin import AdminServicer
-from metaservice.rpc.services.calls import Calls
+from metaservice.rpc.services.calls import UseCases
 from metaservice.rpc.services.catalog import CatalogServicer
 from metaservice.rpc.services.health import Health
 from metaservice.rpc.services.servicers import (
@@ -103,7 +103,7 @@ class Server:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: UseCases,
         operators: Operators,
         settings: ServerSettings,
         next_id: Callable[[], str],
@@ -120,9 +120,9 @@ class Server:
         operators.quotas.add(
             settings.quotas, {quotas.REQUESTS: rates.use, **{name: lane.use for name, lane in lanes.streams.items()}}
         )
-        gate = Gate(callers.identities, calls.decider, calls.access, callers.policy)
+        gate = Authorizer(callers.identities, calls.decider, calls.access, callers.policy)
         self._streams = Streams(settings.patience, metrics.count_end)
-        edge = Edge(
+        edge = CallInterceptor(
             next_id=next_id,
             fail_stop=fail_stop,
             activity=self.activity,
@@ -136,7 +136,7 @@ class Server:
         )
         self._server = grpc.server(
             lanes.calls,
-            interceptors=[edge, Measuring(metrics), Epochs(operators.epoch)],
+            interceptors=[edge, CallMetricsInterceptor(metrics), Epochs(operators.epoch)],
             maximum_concurrent_rpcs=lanes.most,
             options=_channel_options(settings),
         )
@@ -152,7 +152,7 @@ class Server:
         is_socket = settings.listen.startswith("unix:")
         self.socket = Path(settings.listen.removeprefix("unix:")) if is_socket else None
 
-    def _add_services(self, calls: Calls, operators: Operators, access: AccessServicer, gate: Gate) -> None:
+    def _add_services(self, calls: UseCases, operators: Operators, access: AccessServicer, gate: Authorizer) -> None:
         server = self._server
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, self._sessions), server

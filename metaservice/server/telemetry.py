@@ -17,7 +17,7 @@ from metaservice.shared import telemetry
 from metaservice.shared.log import METRICS_LISTEN, OTEL_FAILED, OTEL_MISSING, event
 
 if TYPE_CHECKING:
-    from metaservice.rpc.observe.otlp import Exports
+    from metaservice.rpc.observe.otlp import OtlpExport
     from metaservice.rpc.observe.prometheus import Exporter
 
 
@@ -64,7 +64,7 @@ def _passes(_: str) -> None:
     """Nothing needs the record."""
 
 
-def _exports(metrics: Metrics) -> Exports | None:
+def _exports(metrics: Metrics) -> OtlpExport | None:
     """OpenTelemetry, where the environment switches it on."""
     signals = telemetry.wanted_signals()
     if not signals:
@@ -72,10 +72,10 @@ def _exports(metrics: Metrics) -> Exports | None:
     if not telemetry.is_installed():
         event(OTEL_MISSING)
         return None
-    from metaservice.rpc.observe.otlp import Exports  # noqa: PLC0415 - its libraries would slow every start
+    from metaservice.rpc.observe.otlp import OtlpExport  # noqa: PLC0415 - its libraries would slow every start
 
     try:
-        return Exports(signals, metrics, product_version(), time.time_ns)
+        return OtlpExport(signals, metrics, product_version(), time.time_ns)
     except Exception as error:  # noqa: BLE001 - the packages raise many kinds for values that they can't read
         event(OTEL_FAILED, error=repr(error))
         return None

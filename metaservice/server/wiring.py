@@ -14,10 +14,10 @@ from pathlib import Path
 from metaservice.metrics import Metric, Reading
 from metaservice.rpc.observe.call_records import Recorder
 from metaservice.rpc.server import Server, ServerSettings
-from metaservice.rpc.services.calls import Calls
+from metaservice.rpc.services.calls import UseCases
 from metaservice.server.backup_verification import VerifyingProcess
 from metaservice.server.ha.leadership import Leadership, StoreWatch
-from metaservice.server.ha.standby import StandingBy, stand_by
+from metaservice.server.ha.standby import StandbyProcess, stand_by
 from metaservice.server.identity import known_callers, own_credentials, owner_socket
 from metaservice.server.process import (
     EXIT_LEADS_NO_MORE,
@@ -47,7 +47,7 @@ from metaservice.service.compaction.scheduling import Scheduler
 from metaservice.service.decider.clockguard import Uptime, unknown_uptime
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.pauses import Pauses
+from metaservice.service.decider.stall_detector import StallDetector
 from metaservice.service.operate.access import Access
 from metaservice.service.operate.backup import BackupPlace
 from metaservice.service.operate.backup_schedule import BackupSchedule
@@ -62,7 +62,7 @@ from metaservice.service.retention.pins import Pins
 from metaservice.service.retention.purge import PurgeList
 from metaservice.service.retention.sweeping import Sweeping
 from metaservice.service.table.catalog import Catalog
-from metaservice.service.table.waiting import Bells
+from metaservice.service.table.commit_notifier import CommitNotifier
 from metaservice.shared.ids import uuid7
 from metaservice.shared.log import (
     IDLE,
@@ -91,7 +91,7 @@ class Service:
     """The use cases over one store."""
 
     decider: Decider
-    calls: Calls
+    calls: UseCases
     operators: Operators
     scheduler: Scheduler
     backups: BackupSchedule
@@ -117,7 +117,7 @@ def build_service(
         maintenance.tick()
         housekeeping.tick()
 
-    bells = Bells(lambda: decider.state.views)
+    bells = CommitNotifier(lambda: decider.state.views)
     decider = Decider(open_state.again, tick, fail_stop, bells.ring)
     if leads is not None:
         decider.may_not_answer = leads.refusal
@@ -130,7 +130,7 @@ def build_service(
         settings.quotas,
         settings.inlined_bytes_max,
     )
-    pauses = Pauses(decider, clocks, event)
+    pauses = StallDetector(decider, clocks, event)
     catalog = Catalog(decider, transactions, clocks)
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room, settings.quotas)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event, uptime)
@@ -150,7 +150,7 @@ def build_service(
         halted=lambda: guard.held,
     )
     layouts = Layouts(decider, lambda: time.sleep(CHECK_PAUSE_S))
-    calls = Calls(
+    calls = UseCases(
         decider=decider,
         transactions=transactions,
         catalog=catalog,
@@ -239,7 +239,11 @@ def _unusable(error: Exception) -> int:
 
 
 def _build_server(
-    settings: Settings, service: Service, standby: StandingBy | None, connections_max: int, recorder: Recorder | None
+    settings: Settings,
+    service: Service,
+    standby: StandbyProcess | None,
+    connections_max: int,
+    recorder: Recorder | None,
 ) -> Server:
     edge = ServerSettings(
         settings.listen if standby is None else standby.server.address,
@@ -262,7 +266,7 @@ def _build_server(
     )
 
 
-def _stop(service: Service, server: Server, standby: StandingBy | None, grace_s: float) -> bool:
+def _stop(service: Service, server: Server, standby: StandbyProcess | None, grace_s: float) -> bool:
     """False: the leader did not leave in order, and that was said."""
     service.backups.stop()
     service.verifying.stop()
@@ -275,7 +279,7 @@ def _stop(service: Service, server: Server, standby: StandingBy | None, grace_s:
     return True
 
 
-def _open_service(settings: Settings, standby: StandingBy | None) -> Service | None:
+def _open_service(settings: Settings, standby: StandbyProcess | None) -> Service | None:
     """None: the store can't be used, and that was said."""
     clocks = RealClocks()
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from metaservice.core.compaction.early_exit import NEVER, Counts
 from metaservice.core.compaction.plans import Bucket, PlanFile, PlanSet
-from metaservice.core.compaction.quiet import NEVER, Counts
 from metaservice.core.table.model import Entry, FileKind, Live
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end

@@ -13,7 +13,7 @@ import grpc
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from metaservice.client.following import FollowingChannel
+from metaservice.client.leader_channel import LeaderChannel
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from protos.laketx.v1.catalog_pb2_grpc import CatalogServiceStub
 from protos.laketx.v1.read_pb2_grpc import ReadServiceStub
@@ -92,7 +92,7 @@ class Stubs:
         """Of several addresses, calls go to the one that leads; a call that fails isn't repeated."""
         self.address = address
         several = address.split(",")
-        self.channel = _open_channel(address) if len(several) == 1 else FollowingChannel(several, _open_channel)
+        self.channel = _open_channel(address) if len(several) == 1 else LeaderChannel(several, _open_channel)
         self.catalog = CatalogServiceStub(self.channel)
         self.txns = TransactionServiceStub(self.channel)
         self.reads = ReadServiceStub(self.channel)

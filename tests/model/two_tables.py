@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from metaservice.core.commit import whole
+from metaservice.core.commit import transaction_facts
 from metaservice.core.table.meta import Profile
 from metaservice.core.table.model import Conflict, Operation, TableCommit
 from tests.model.programs import Effect, Insert, InsertCount, Program, Programs, Search
@@ -82,7 +82,7 @@ def some_program(maker: Programs) -> Program:
 
 def commit(makers: Sequence[Programs], parts: Sequence[Part]) -> bool:
     """All or none."""
-    whole.tell([job.change for _, _, job, _ in parts])
+    transaction_facts.tell([job.change for _, _, job, _ in parts])
     answers = [makers[number].world.answer_to(job) for number, _, job, _ in parts]
     if any(isinstance(answer, Conflict) for answer in answers):
         return False

@@ -4,7 +4,7 @@ import pytest
 
 from metaservice.core.errors import MetaError
 from metaservice.core.table.model import Operation
-from metaservice.core.table.unborn import is_unborn, next_look_ms
+from metaservice.core.table.staged_names import is_unborn, next_look_ms
 from metaservice.service.commit.requests import Begin, Intent
 from tests.retention.rig import LEASE_MS, WHO, Rig
 

@@ -18,7 +18,7 @@ from metaservice.server.settings import Settings, read_settings
 from metaservice.server.store_opening import OpenState
 from metaservice.server.wiring import Service, build_service
 from metaservice.service.decider.decider import Answer, Decider, Job, Mailbox
-from metaservice.service.decider.gathering import Gathering
+from metaservice.service.decider.group_commit_delay import GroupCommitDelay
 from metaservice.store.lease.lease_object import decode_lease
 from metaservice.store.port import Store, StoreFailed, StoreFenced, StoreGone, StoreUnusable
 from tests.simulation.bucket import Bucket, LeaseInSim, Link
@@ -70,7 +70,7 @@ class SteppedMailbox(Mailbox[Job]):
         return items
 
 
-class _NoGathering(Gathering):
+class _NoGathering(GroupCommitDelay):
     """It goes by the time that syncs take, which is no part of a history."""
 
     def left_s(self, *_: object) -> float:

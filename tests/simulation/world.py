@@ -20,7 +20,7 @@ from metaservice.service.compaction.layouts import Layouts
 from metaservice.service.compaction.maintenance import Maintenance
 from metaservice.service.decider.clockguard import ClockGuard
 from metaservice.service.decider.decider import Answer, Decider, Job
-from metaservice.service.decider.pauses import Pauses
+from metaservice.service.decider.stall_detector import StallDetector
 from metaservice.service.decider.state import State
 from metaservice.service.read.reads import Reads
 from metaservice.service.read.timeline import Timeline, VersionFilter
@@ -85,7 +85,7 @@ class World:
         self.checker = Checker(self.specs)
         self.decider = Decider(self.reopen, self._tick, _never)
         self.transactions = Transactions(self.decider, self.clock, LEASE_MS, KEEP_MS, 0)
-        self.pauses = Pauses(self.decider, self.clock, _say_nothing)
+        self.pauses = StallDetector(self.decider, self.clock, _say_nothing)
         self.guard = self.begin_to_guard()
         self.catalog = Catalog(self.decider, self.transactions, self.clock)
         self.reads = Reads(self.decider, self.clock)

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.service.decider.decider import Again, Answer, Decider
+from metaservice.service.decider.decider import Answer, ContinueNextGroup, Decider
 from metaservice.service.decider.stamps import Stamped
 from metaservice.service.decider.state import State
 from metaservice.store.engines.memory import MemoryStore
@@ -48,7 +48,7 @@ def test_a_job_of_several_turns_has_its_times(goes_on_itself: bool) -> None:
     def run() -> int:
         turns.append(len(turns))
         if len(turns) < 3:
-            raise Again(None if goes_on_itself else run)
+            raise ContinueNextGroup(None if goes_on_itself else run)
         return 7
 
     def stamp(job: Callable[[], object]) -> Stamped:

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from metaservice.client.credentials import Address
-from metaservice.client.following import FollowingChannel
+from metaservice.client.leader_channel import LeaderChannel
 from metaservice.rpc.services.standby import Standby, StandbyAnswers
 from metaservice.server.ha.leadership import not_leader
 from protos.laketx.v1 import admin_pb2
@@ -25,7 +25,7 @@ def standby(leader: str) -> Iterator[str]:
 
 
 def next_after_a_call(method: str, *targets: str) -> str:
-    with FollowingChannel(targets, grpc.insecure_channel) as channel:
+    with LeaderChannel(targets, grpc.insecure_channel) as channel:
         with suppress(grpc.RpcError):
             channel.unary_unary(method)(b"", timeout=10)
         return channel.open()[0]
@@ -50,7 +50,7 @@ def test_a_stream_follows_too() -> None:
     with ExitStack() as stack:
         two = stack.enter_context(standby(""))
         one = stack.enter_context(standby(two))
-        channel = stack.enter_context(FollowingChannel([one, two], grpc.insecure_channel))
+        channel = stack.enter_context(LeaderChannel([one, two], grpc.insecure_channel))
         with pytest.raises(grpc.RpcError):
             list(channel.unary_stream("/laketx.v1.ReadService/Watch")(b"", timeout=10))
         assert channel.open()[0] == two

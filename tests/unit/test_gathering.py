@@ -6,7 +6,7 @@ import heapq
 
 import pytest
 
-from metaservice.service.decider.gathering import SHARE, SLOW_S, Gathering
+from metaservice.service.decider.group_commit_delay import SHARE, SLOW_S, GroupCommitDelay
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ from metaservice.service.decider.gathering import SHARE, SLOW_S, Gathering
 def test_how_long_a_group_waits(
     answered: int, waiting: int, sync_s: float, jobs: int, after_s: float, left_s: float
 ) -> None:
-    gathering = Gathering()
+    gathering = GroupCommitDelay()
     gathering.group_ended(answered, waiting, sync_s, 100.0)
     assert gathering.left_s(jobs, 100.0 + after_s) == pytest.approx(left_s)
 
 
 def test_the_first_group_waits_for_nobody() -> None:
-    assert Gathering().left_s(5, 100.0) == 0.0
+    assert GroupCommitDelay().left_s(5, 100.0) == 0.0
 
 
 @pytest.mark.parametrize(("writers", "least_per_s"), [(1, 24.0), (2, 46.0), (32, 720.0)])
@@ -40,7 +40,7 @@ def test_writers_share_each_sync(writers: int, least_per_s: float) -> None:
 
 
 def commits_per_s(writers: int, sync_s: float, think_s: float) -> float:
-    gathering = Gathering()
+    gathering = GroupCommitDelay()
     arrivals = [(0.0 if number % 2 else sync_s / 2) for number in range(writers)]
     heapq.heapify(arrivals)
     now_s, done, groups = 0.0, 0, 100

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from metaservice.client.lost_ends import end_when_lost
+from metaservice.client.stream_end_timeout import end_when_lost
 
 GRACE_S = 0.05
 PATIENCE_S = 20.0

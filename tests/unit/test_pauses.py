@@ -11,7 +11,7 @@ from metaservice.core.compaction.policy import Options
 from metaservice.core.compaction.tasks import Task, TaskState
 from metaservice.core.errors import MetaError
 from metaservice.core.table.model import Change, Operation
-from metaservice.service.decider.pauses import Pauses
+from metaservice.service.decider.stall_detector import StallDetector
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.shared.log import LEASES_RENEWED
@@ -25,7 +25,7 @@ class PausingRig(Rig):
 
     def start(self) -> None:
         super().start()
-        self.pauses = Pauses(self.decider, self.clock, self._report)
+        self.pauses = StallDetector(self.decider, self.clock, self._report)
 
     def tick(self) -> None:
         self.pauses.tick()

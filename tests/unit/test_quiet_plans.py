@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metaservice.core.compaction.early_exit import quiet_waits
 from metaservice.core.compaction.planner import plan_bucket
 from metaservice.core.compaction.plans import Ages, Bucket, PlanFile
 from metaservice.core.compaction.policy import NEVER_US, Policy
-from metaservice.core.compaction.quiet import quiet_waits
 from metaservice.core.table.model import FileKind
 from metaservice.store.live_layout import count_entries
 from metaservice.store.records.plans import StoredEntry

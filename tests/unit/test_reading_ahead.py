@@ -14,7 +14,7 @@ from metaservice.client import uuid7
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Principal
 from metaservice.core.table.partitions import Partitioning
-from metaservice.server.ha.prefetch import ReadingAhead
+from metaservice.server.ha.prefetch import Prefetch
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider import loading
 from metaservice.service.decider.decider import Decider
@@ -91,7 +91,7 @@ def tables_of(state: State) -> Mapping[str, object]:
 
 
 def test_a_take_over_reads_what_changed_since_it_was_read_ahead(place: ObjectPlace) -> None:
-    ahead = ReadingAhead(place, CACHE_BYTES)
+    ahead = Prefetch(place, CACHE_BYTES)
     with led(place) as leader:
         ids = [leader.create(f"t{number}") for number in range(TABLES)]
         leader.store.write_out()
@@ -115,7 +115,7 @@ def test_a_take_over_reads_what_changed_since_it_was_read_ahead(place: ObjectPla
 
 
 def test_what_was_read_ahead_is_asked_for_and_decoded_once(place: ObjectPlace) -> None:
-    ahead = ReadingAhead(place, CACHE_BYTES)
+    ahead = Prefetch(place, CACHE_BYTES)
     with led(place) as leader:
         for number in range(TABLES):
             leader.create(f"t{number}")
@@ -136,7 +136,7 @@ def test_what_was_read_ahead_is_asked_for_and_decoded_once(place: ObjectPlace) -
 
 
 def test_reading_ahead_writes_nothing_and_fences_nobody(place: ObjectPlace) -> None:
-    ahead = ReadingAhead(place, CACHE_BYTES)
+    ahead = Prefetch(place, CACHE_BYTES)
     with led(place) as leader:
         leader.create("one")
         leader.store.write_out()
@@ -148,7 +148,7 @@ def test_reading_ahead_writes_nothing_and_fences_nobody(place: ObjectPlace) -> N
 
 def test_a_store_that_is_not_there_is_not_made(place: ObjectPlace) -> None:
     with pytest.raises(StoreFailed):
-        ReadingAhead(place, CACHE_BYTES).read()
+        Prefetch(place, CACHE_BYTES).read()
     assert objects(place) == {}
 
 
@@ -156,7 +156,7 @@ def test_a_thread_reads_until_this_process_leads(place: ObjectPlace) -> None:
     with led(place) as leader:
         leader.create("one")
         leader.store.write_out()
-        ahead = ReadingAhead(place, CACHE_BYTES)
+        ahead = Prefetch(place, CACHE_BYTES)
         with ahead.running():
             pass
     store = ahead.open_store(place, None)
@@ -175,7 +175,7 @@ def test_a_record_that_can_not_be_read_ends_no_standby(place: ObjectPlace, monke
         raise ValueError("an unknown profile")
 
     monkeypatch.setattr(loading, "decode_table", refuse)
-    ahead = ReadingAhead(place, CACHE_BYTES)
+    ahead = Prefetch(place, CACHE_BYTES)
     with led(place) as leader:
         leader.store.write_out()
         leader.create("one")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from metaservice.core.lease import FORGET_MS, GONE_MS, NOTE_MS
-from metaservice.server.ha.standby_registry import Standbys
+from metaservice.server.ha.standby_registry import StandbyRegistry
 from metaservice.store.lease.standby_notes import StandbyNotes
 
 LEADER, OTHER = "a:7070", "b:7070"
@@ -58,8 +58,8 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.failures: list[OSError] = []
-        self.one = Standbys(self.bucket, self.clocks[0], lambda: self.leads[0], self.failures.append)
-        self.two = Standbys(self.bucket, self.clocks[1], lambda: self.leads[1], self.failures.append)
+        self.one = StandbyRegistry(self.bucket, self.clocks[0], lambda: self.leads[0], self.failures.append)
+        self.two = StandbyRegistry(self.bucket, self.clocks[1], lambda: self.leads[1], self.failures.append)
         self.one.address, self.two.address = LEADER, OTHER
 
     def passes(self, ms: int, *, alive: bool = True) -> list[tuple[str, int, bool]]:

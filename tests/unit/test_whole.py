@@ -2,7 +2,7 @@
 
 import pytest
 
-from metaservice.core.commit import whole
+from metaservice.core.commit import transaction_facts
 from metaservice.core.table.meta import Alteration, Profile
 from metaservice.core.table.model import Advice, Change, Conflict, Operation, Read, Rule, Scope, TableCommit
 from metaservice.core.table.predicates import TRUE
@@ -23,7 +23,7 @@ class Tables:
 
     def commit(self, a: Change, b: Change) -> list[TableCommit | Conflict]:
         """Of one transaction; where the first loses the second isn't decided."""
-        whole.tell([a, b])
+        transaction_facts.tell([a, b])
         answers: list[TableCommit | Conflict] = []
         for table, change in ((self.a, a), (self.b, b)):
             answers.append(table.decide(change))

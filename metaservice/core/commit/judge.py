@@ -12,7 +12,7 @@ from functools import cached_property
 
 from metaservice.core.commit.matching import PartitionReads, Work
 from metaservice.core.commit.row_level import RowChange, is_calm
-from metaservice.core.commit.whole import changes_data, is_blind
+from metaservice.core.commit.transaction_facts import changes_data, is_blind
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import (
     COMPACTIONS,

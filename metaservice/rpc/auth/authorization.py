@@ -23,7 +23,7 @@ HINT: Final = "did_you_mean"
 BATCH: Final = "/laketx.v1.TransactionService/CommitBatch"
 
 
-class Gate:
+class Authorizer:
     """Knows callers and checks their rights."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Maker:
     answer, given again, grants nothing. On the decider's thread.
     """
 
-    def __init__(self, gate: Gate, who: Identity, access: Access) -> None:
+    def __init__(self, gate: Authorizer, who: Identity, access: Access) -> None:
         self._gate = gate
         self._who = who
         self._access = access
@@ -138,12 +138,12 @@ def _nothing(_: Place) -> None:
     """There is nothing to grant."""
 
 
-class Visit:
+class CallContext:
     """One call on its way in: who makes it, and with what right."""
 
     __slots__ = ("declared", "gate", "method", "request_id", "who")
 
-    def __init__(self, gate: Gate, method: str, request_id: str, declared: str) -> None:
+    def __init__(self, gate: Authorizer, method: str, request_id: str, declared: str) -> None:
         self.gate = gate
         self.method = method
         self.request_id = request_id

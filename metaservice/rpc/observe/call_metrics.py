@@ -14,7 +14,7 @@ from metaservice.rpc.handlers import Call, Continuation, Handler, wrapping
 from metaservice.service.decider.failures import as_refusal
 
 
-class Measuring(grpc.ServerInterceptor):
+class CallMetricsInterceptor(grpc.ServerInterceptor):
     """An interceptor inside the one that turns refusals into statuses, and outside those that refuse."""
 
     def __init__(self, metrics: CallMetrics) -> None:

@@ -16,7 +16,7 @@ from google.rpc import error_details_pb2
 
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError
-from metaservice.rpc.auth.authorization import Visit
+from metaservice.rpc.auth.authorization import CallContext
 from metaservice.rpc.handlers import Call
 from metaservice.service.decider.decider import Answer, Decider, Job, Sink
 from metaservice.service.decider.failures import as_refusal
@@ -98,7 +98,7 @@ class Recorder:
         if traces:
             decider.stamp = self._stamp
 
-    def call(self, call: Call, visit: Visit, *, streams: bool) -> Call:
+    def call(self, call: Call, visit: CallContext, *, streams: bool) -> Call:
         """The same call, recorded. It gets parsed requests, and its refusals are not statuses yet."""
         method, request_id = visit.method, visit.request_id
         if method.startswith("/grpc."):
@@ -132,7 +132,7 @@ class Recorder:
 
         return recorded
 
-    def turned_away(self, refusal: MetaError, visit: Visit, context: grpc.ServicerContext) -> None:
+    def turned_away(self, refusal: MetaError, visit: CallContext, context: grpc.ServicerContext) -> None:
         """Records a call that was refused before it got to its method."""
         record = self._begun(visit.method, visit.request_id, caller_of(context, visit), None)
         record.result = refusal
@@ -159,7 +159,7 @@ class Recorder:
             one = replace(batch, method=APPEND, subject=subject_of(append), result=item)
             self._end(one)
 
-    def _session(self, call: Call, visit: Visit) -> Call:
+    def _session(self, call: Call, visit: CallContext) -> Call:
         def recorded(frames: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             self._callers[context] = caller_of(context, visit), visit.request_id
             try:
@@ -169,7 +169,7 @@ class Recorder:
 
         return recorded
 
-    def _streamed(self, call: Call, visit: Visit) -> Call:
+    def _streamed(self, call: Call, visit: CallContext) -> Call:
         method = visit.method
 
         def recorded(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
@@ -274,7 +274,7 @@ class _First(Iterator[Any]):
         return request
 
 
-def caller_of(context: grpc.ServicerContext, visit: Visit) -> Caller:
+def caller_of(context: grpc.ServicerContext, visit: CallContext) -> Caller:
     given = dict(context.invocation_metadata() or ())
     trace: dict[str, str] = {name: str(given[name]) for name in ("traceparent", "tracestate") if name in given}
     return Caller(visit.proven, visit.declared, context.peer(), trace)

@@ -34,7 +34,7 @@ STOP_S: Final = 5.0
 CUMULATIVE: Final = points.AggregationTemporality.CUMULATIVE
 
 
-class Exports:
+class OtlpExport:
     """Everything that goes out by OTLP."""
 
     def __init__(self, signals: Collection[str], metrics: Metrics, version: str, now_ns: Callable[[], int]) -> None:

@@ -19,7 +19,7 @@ from metaservice.core import quotas
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.metrics import CallMetrics
-from metaservice.rpc.auth.authorization import Gate, Visit
+from metaservice.rpc.auth.authorization import Authorizer, CallContext
 from metaservice.rpc.convert import answers
 from metaservice.rpc.handlers import Call, Continuation, Handler, call_of
 from metaservice.rpc.observe.call_records import Recorder
@@ -130,7 +130,7 @@ class Lanes:
             )
 
 
-class Edge(grpc.ServerInterceptor):
+class CallInterceptor(grpc.ServerInterceptor):
     """Gives calls their threads, turns refusals into statuses, logs calls with their request id, and ends the process
     on unexpected errors.
     """
@@ -144,7 +144,7 @@ class Edge(grpc.ServerInterceptor):
         streams: Streams,
         metrics: CallMetrics,
         rates: Rates,
-        gate: Gate,
+        gate: Authorizer,
         recorder: Recorder | None = None,
         may_not_answer: Callable[[], MetaError | None] = lambda: None,
     ) -> None:
@@ -168,7 +168,7 @@ class Edge(grpc.ServerInterceptor):
         given = dict(details.invocation_metadata or ())
         declared = principal_of(given)
         principal = self._gate.peek(given) or declared
-        visit = Visit(self._gate, method, str(given.get("x-request-id", ""))[:64] or self._next_id(), declared)
+        visit = CallContext(self._gate, method, str(given.get("x-request-id", ""))[:64] or self._next_id(), declared)
         lane = self._lanes.find(method)
         try:
             if lane is not self._lanes.probes:
@@ -196,7 +196,7 @@ class Edge(grpc.ServerInterceptor):
         routed = Routed(self._sent(call, take, lane, visit), seat)
         return grpc.stream_stream_rpc_method_handler(routed, None, None if method in RAW_ANSWERS else encode)
 
-    def _refusing(self, refusal: MetaError, visit: Visit) -> Call:
+    def _refusing(self, refusal: MetaError, visit: CallContext) -> Call:
         def refused(_: Iterator[bytes], context: grpc.ServicerContext) -> None:
             if refusal.kind not in (ErrorKind.EXHAUSTED, ErrorKind.UNAVAILABLE):
                 self._turned_away(refusal, visit, context)
@@ -204,7 +204,7 @@ class Edge(grpc.ServerInterceptor):
 
         return refused
 
-    def _enter(self, visit: Visit, context: grpc.ServicerContext) -> None:
+    def _enter(self, visit: CallContext, context: grpc.ServicerContext) -> None:
         if not visit.method.startswith(SHOWN_BY_ALL) and (refusal := self._may_not_answer()) is not None:
             raise refusal
         try:
@@ -213,11 +213,11 @@ class Edge(grpc.ServerInterceptor):
             self._turned_away(refusal, visit, context)
             raise
 
-    def _turned_away(self, refusal: MetaError, visit: Visit, context: grpc.ServicerContext) -> None:
+    def _turned_away(self, refusal: MetaError, visit: CallContext, context: grpc.ServicerContext) -> None:
         if self._recorder is not None:
             self._recorder.turned_away(refusal, visit, context)
 
-    def _single(self, call: Call, take: Call, visit: Visit) -> Call:
+    def _single(self, call: Call, take: Call, visit: CallContext) -> Call:
         activity = self._activity_of(visit.method)
 
         def single(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
@@ -245,7 +245,7 @@ class Edge(grpc.ServerInterceptor):
 
         return received
 
-    def _sent(self, call: Call, take: Call, lane: Lane, visit: Visit) -> Call:
+    def _sent(self, call: Call, take: Call, lane: Lane, visit: CallContext) -> Call:
         """A stream of answers: it is active when the client's side takes one."""
         activity = self._activity_of(visit.method)
 
@@ -289,7 +289,7 @@ class Edge(grpc.ServerInterceptor):
         """The activity of a call; probes don't keep a service alive."""
         return Activity() if method.startswith("/grpc.") else self._activity
 
-    def _refuse(self, error: Exception, context: grpc.ServicerContext, visit: Visit) -> None:
+    def _refuse(self, error: Exception, context: grpc.ServicerContext, visit: CallContext) -> None:
         if isinstance(error, NotImplementedError):
             context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error) or "not built yet")
         if isinstance(error, grpc.RpcError) or not context.is_active():

@@ -10,11 +10,11 @@ from metaservice.core.access import NAME, USER, Identity, Place, Role, Token, gr
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.storage_scope import folder_of
 from metaservice.rpc.auth import rights
-from metaservice.rpc.auth.authorization import Gate
+from metaservice.rpc.auth.authorization import Authorizer
 from metaservice.rpc.convert import wire
 from metaservice.rpc.convert.paging import fitting, page_size, page_start, page_token
 from metaservice.rpc.handlers import Context
-from metaservice.rpc.services.calls import Calls, Servicer
+from metaservice.rpc.services.calls import Servicer, UseCases
 from metaservice.service.operate.access import digest_of, secret_text
 from protos.laketx.v1 import access_pb2 as pb
 from protos.laketx.v1 import access_pb2_grpc
@@ -31,8 +31,8 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
 
     def __init__(
         self,
-        calls: Calls,
-        gate: Gate,
+        calls: UseCases,
+        gate: Authorizer,
         new_secret: NewSecret,
         storage_tokens: StorageTokens | None = None,
         ring: Callable[[], None] = lambda: None,

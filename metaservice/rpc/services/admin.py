@@ -10,7 +10,7 @@ from metaservice.core.errors import invalid
 from metaservice.rpc.convert import answers, wire
 from metaservice.rpc.convert.paging import fitting, in_parts, page_size, page_start, page_token
 from metaservice.rpc.handlers import Context
-from metaservice.rpc.services.calls import Calls, Servicer
+from metaservice.rpc.services.calls import Servicer, UseCases
 from metaservice.service.operate.operators import Operators
 from metaservice.service.retention.pins import Held
 from metaservice.shared.log import PURGE_RELEASED, event
@@ -21,7 +21,7 @@ from protos.laketx.v1 import admin_pb2_grpc
 class AdminServicer(Servicer, admin_pb2_grpc.AdminServiceServicer):
     """Operators: status, backup, check, pins."""
 
-    def __init__(self, calls: Calls, operators: Operators) -> None:
+    def __init__(self, calls: UseCases, operators: Operators) -> None:
         super().__init__(calls)
         self._operators = operators
 

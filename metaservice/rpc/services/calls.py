@@ -24,7 +24,7 @@ from metaservice.service.commit.requests import Append, Begin, CommitRequest, Co
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.compaction.compactions import Compactions
 from metaservice.service.compaction.maintenance import Maintenance
-from metaservice.service.decider.decider import Again, Decider
+from metaservice.service.decider.decider import ContinueNextGroup, Decider
 from metaservice.service.operate.access import Access
 from metaservice.service.operate.warehouse import Warehouses
 from metaservice.service.read.planning import Planning
@@ -35,7 +35,7 @@ from metaservice.service.retention.pins import Pins
 from metaservice.service.retention.purge import PurgeList
 from metaservice.service.retention.sweeping import Sweeping
 from metaservice.service.table.catalog import Catalog
-from metaservice.service.table.waiting import Bells
+from metaservice.service.table.commit_notifier import CommitNotifier
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Converted:
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class UseCases:
     """The use cases, and the calls that jobs answer."""
 
     decider: Decider
@@ -65,7 +65,7 @@ class Calls:
     pins: Pins
     purge: PurgeList
     timeline: Timeline
-    bells: Bells
+    bells: CommitNotifier
     planning: Planning
     marks: Marks
     sweeping: Sweeping
@@ -152,8 +152,8 @@ class Calls:
         """Decides; a parsed request is kept when judging takes more than one turn."""
         try:
             return answers.commit_answer(self.maintenance.commit(parsed))
-        except Again:
-            raise Again(partial(self._decide, parsed)) from None
+        except ContinueNextGroup:
+            raise ContinueNextGroup(partial(self._decide, parsed)) from None
 
     def explain(self, request: transaction_pb2.ExplainTransactionRequest) -> transaction_pb2.ExplainTransactionResponse:
         txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))
@@ -163,8 +163,8 @@ class Calls:
     def _explain(self, parsed: CommitRequest) -> transaction_pb2.ExplainTransactionResponse:
         try:
             return _explained(self.transactions.explain(parsed))
-        except Again:
-            raise Again(partial(self._explain, parsed)) from None
+        except ContinueNextGroup:
+            raise ContinueNextGroup(partial(self._explain, parsed)) from None
 
     def _commit(self, request: transaction_pb2.CommitTransactionRequest) -> CommitRequest:
         txn, same = self.decider.state.get_txn(wire.txn_id(request.txn_id)), wire.digest(request)
@@ -283,7 +283,7 @@ class Calls:
 class Servicer:
     """The methods of a service, on top of the calls."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: UseCases) -> None:
         self._calls = calls
 
     def _ask(self, job: Callable[[], T]) -> T:

@@ -8,13 +8,13 @@ from metaservice.core.access import Place
 from metaservice.core.errors import invalid
 from metaservice.core.table.meta import Namespace, TableMeta
 from metaservice.core.table.model import Principal
-from metaservice.rpc.auth.authorization import Gate, Maker
+from metaservice.rpc.auth.authorization import Authorizer, Maker
 from metaservice.rpc.auth.rights import namespace_of
 from metaservice.rpc.convert import answers, wire, wire_catalog
 from metaservice.rpc.convert.paging import Room, bound_start, bound_token, fitting, page_size
 from metaservice.rpc.convert.wire_schema import column_messages
 from metaservice.rpc.handlers import Context
-from metaservice.rpc.services.calls import Calls, Servicer
+from metaservice.rpc.services.calls import Servicer, UseCases
 from metaservice.service.decider.views import TableView
 from metaservice.service.table.catalog import Mode
 from metaservice.service.table.listing import Dropped
@@ -28,7 +28,7 @@ UUID_BYTES = 16
 class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
     """Namespaces, tables and views."""
 
-    def __init__(self, calls: Calls, gate: Gate) -> None:
+    def __init__(self, calls: UseCases, gate: Authorizer) -> None:
         super().__init__(calls)
         self._gate = gate
 

@@ -12,7 +12,7 @@ from metaservice.rpc.convert import answers, filters, plans, wire, wire_changes
 from metaservice.rpc.convert.client_features import Reader
 from metaservice.rpc.convert.paging import fitting, page_size, page_start, page_token
 from metaservice.rpc.handlers import Context
-from metaservice.rpc.services.calls import Calls, Servicer
+from metaservice.rpc.services.calls import Servicer, UseCases
 from metaservice.rpc.services.pins import PinMethods
 from metaservice.rpc.services.purge import PurgeMethods, SweepMethods
 from metaservice.rpc.services.scans import ScanMethods
@@ -21,7 +21,7 @@ from metaservice.rpc.services.tags_and_cursors import MarkMethods
 from metaservice.rpc.services.tasks import TaskMethods
 from metaservice.rpc.services.warehouse import WarehouseMethods
 from metaservice.rpc.services.watching import Watches
-from metaservice.service.decider.decider import Asked
+from metaservice.service.decider.decider import PendingJob
 from metaservice.service.decider.views import TableView
 from protos.laketx.v1 import maintenance_pb2_grpc, read_pb2, read_pb2_grpc, transaction_pb2_grpc
 from protos.laketx.v1 import transaction_pb2 as pb
@@ -32,7 +32,7 @@ VERSION_DIGITS_MAX = 19
 class TransactionServicer(Servicer, transaction_pb2_grpc.TransactionServiceServicer):
     """Transactions."""
 
-    def __init__(self, calls: Calls, sessions: Sessions) -> None:
+    def __init__(self, calls: UseCases, sessions: Sessions) -> None:
         super().__init__(calls)
         self._sessions = sessions
 
@@ -42,7 +42,7 @@ class TransactionServicer(Servicer, transaction_pb2_grpc.TransactionServiceServi
     def RegisterFiles(
         self, request_iterator: Iterable[pb.RegisterFilesRequest], context: Context
     ) -> pb.RegisterFilesResponse:
-        under_way: Asked[pb.RegisterFilesResponse] | None = None
+        under_way: PendingJob[pb.RegisterFilesResponse] | None = None
         for part in request_iterator:
             job = self._register(part)  # converted while the part before is made durable
             if under_way is not None:
@@ -96,7 +96,7 @@ class TransactionServicer(Servicer, transaction_pb2_grpc.TransactionServiceServi
 class ReadServicer(PinMethods, ScanMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
     """Readers."""
 
-    def __init__(self, calls: Calls, watches: Watches) -> None:
+    def __init__(self, calls: UseCases, watches: Watches) -> None:
         super().__init__(calls)
         self._watches = watches
 

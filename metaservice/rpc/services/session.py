@@ -20,7 +20,7 @@ from metaservice.core.access import Identity
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.metrics import CallMetrics
-from metaservice.rpc.auth.authorization import Gate
+from metaservice.rpc.auth.authorization import Authorizer
 from metaservice.rpc.auth.rights import SESSION_CALLS
 from metaservice.rpc.convert import answers
 from metaservice.rpc.convert.paging import in_parts
@@ -29,7 +29,7 @@ from metaservice.rpc.pipeline.interceptor import SESSION, principal_of
 from metaservice.rpc.pipeline.open_streams import Streams
 from metaservice.rpc.pipeline.rate_limits import Rates
 from metaservice.rpc.pipeline.thread_pools import Lane
-from metaservice.rpc.services.calls import CONVERTED_IN_TURN_MAX, Calls
+from metaservice.rpc.services.calls import CONVERTED_IN_TURN_MAX, UseCases
 from metaservice.service.decider.decider import Answer, Job, Mailbox, Sink
 from protos.laketx.v1 import transaction_pb2 as pb
 
@@ -44,8 +44,8 @@ class Sessions:
 
     def __init__(
         self,
-        calls: Calls,
-        gate: Gate,
+        calls: UseCases,
+        gate: Authorizer,
         streams: Streams,
         rates: Rates,
         metrics: CallMetrics,
@@ -82,7 +82,7 @@ class Sessions:
     def open(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         who = self._gate.identify(SESSION, context)
         name = who.principal or principal_of(dict(context.invocation_metadata() or ()))
-        talk = _Talk(self, frames, name, who)
+        talk = _SessionStream(self, frames, name, who)
         if self._recorder is not None:
             talk.records = self._recorder.session(context, talk.outbox.put)
         stream = self._streams.of(context)
@@ -108,7 +108,7 @@ class Sessions:
         finally:
             talk.end()
 
-    def submit(self, talk: _Talk, raw: bytes) -> None:
+    def submit(self, talk: _SessionStream, raw: bytes) -> None:
         calls = pb.SessionRequest.FromString(raw).calls
         prepare = self._prepare if len(raw) > CONVERTED_IN_TURN_MAX else _NONE
         records = talk.records
@@ -128,7 +128,7 @@ class Sessions:
         self._calls.decider.submit(jobs)
 
     def _checked(
-        self, talk: _Talk, calls: Iterable[pb.SessionCall]
+        self, talk: _SessionStream, calls: Iterable[pb.SessionCall]
     ) -> Iterator[tuple[pb.SessionCall, MetaError | None]]:
         """The calls with what refuses them: the caller's rights, as things stand."""
         if self._gate.is_open:
@@ -186,7 +186,7 @@ class Sessions:
         return sink, (numbers, "appends"), run
 
 
-class _Talk:
+class _SessionStream:
     """One session: calls read and answers sent, counted in jobs."""
 
     def __init__(self, sessions: Sessions, frames: Iterator[bytes], principal: str, who: Identity) -> None:

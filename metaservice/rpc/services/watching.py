@@ -21,9 +21,9 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.model import CommitSummary
 from metaservice.rpc.convert import answers, wire
 from metaservice.rpc.pipeline.open_streams import Streams
-from metaservice.rpc.services.calls import Calls
+from metaservice.rpc.services.calls import UseCases
 from metaservice.service.decider.views import TableView
-from metaservice.service.table.waiting import Waiter
+from metaservice.service.table.commit_notifier import Waiter
 from protos.laketx.v1 import read_pb2
 
 FRAME_VERSIONS_MAX: Final = 500
@@ -57,7 +57,7 @@ class Encoded:
 class Watches:
     """Opens watches."""
 
-    def __init__(self, calls: Calls, streams: Streams) -> None:
+    def __init__(self, calls: UseCases, streams: Streams) -> None:
         self._calls = calls
         self._streams = streams
         self._mutex = threading.Lock()

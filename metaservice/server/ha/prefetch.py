@@ -22,7 +22,7 @@ PACE_S: Final = 60.0
 _log = logging.getLogger("laketx")
 
 
-class ReadingAhead:
+class Prefetch:
     """A thread reads again and again; nobody waits for it."""
 
     def __init__(self, place: ObjectPlace, cache_bytes: int) -> None:

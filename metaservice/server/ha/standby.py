@@ -18,8 +18,8 @@ from metaservice.core.lease import LOOK_MS
 from metaservice.rpc.server import Server
 from metaservice.rpc.services.standby import Standby, StandbyAnswers
 from metaservice.server.ha.leadership import STANDBY, STANDBYS, STORE_S, Leadership, StoreWatch, leave, not_leader
-from metaservice.server.ha.prefetch import ReadingAhead
-from metaservice.server.ha.standby_registry import Standbys
+from metaservice.server.ha.prefetch import Prefetch
+from metaservice.server.ha.standby_registry import StandbyRegistry
 from metaservice.server.process import (
     STOP_SIGNALS,
     RealClocks,
@@ -42,13 +42,13 @@ EVERY_ADDRESS = ("", "0.0.0.0", "[::]")  # noqa: S104 - to tell them from one
 
 
 @dataclass(frozen=True, slots=True)
-class StandingBy:
+class StandbyProcess:
     """A process that listens, and waits until it leads."""
 
     leads: Leadership
     server: Standby
-    standbys: Standbys
-    ahead: ReadingAhead
+    standbys: StandbyRegistry
+    ahead: Prefetch
 
     def wait(self) -> bool:
         """Whether it leads; else it was told to stop."""
@@ -128,7 +128,7 @@ def _within(most_s: float, work: Callable[[], None]) -> None:
 
 def stand_by(
     settings: Settings, credentials: Callable[[], grpc.ServerCredentials | None], connections_max: int
-) -> StandingBy | None:
+) -> StandbyProcess | None:
     """Listens as a standby, if others may lead. Raises StoreUnusable, and RuntimeError for an address in use."""
     if settings.place is None:
         return None
@@ -147,13 +147,13 @@ def stand_by(
     server.start()
     say_listening(server.address)
     event(STANDING_BY, listen=server.address, advertise=leads.address, store=settings.store)
-    return StandingBy(leads, server, standbys, ReadingAhead(settings.place, settings.store_cache_bytes))
+    return StandbyProcess(leads, server, standbys, Prefetch(settings.place, settings.store_cache_bytes))
 
 
-def _standbys(place: ObjectPlace, leads: Leadership) -> Standbys:
+def _standbys(place: ObjectPlace, leads: Leadership) -> StandbyRegistry:
     from metaservice.store.lease.standby_notes import NotesInBucket  # noqa: PLC0415 - its library is optional
 
-    found = Standbys(NotesInBucket(place), RealClocks(), lambda: leads.leads, partial(leads.failed, STANDBYS))
+    found = StandbyRegistry(NotesInBucket(place), RealClocks(), lambda: leads.leads, partial(leads.failed, STANDBYS))
     leads.list_standbys = found.view
     return found
 

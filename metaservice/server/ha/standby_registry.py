@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from metaservice.store.lease.standby_notes import StandbyNotes  # its library is optional
 
 
-class Standbys:
+class StandbyRegistry:
     """A thread looks; any thread may ask."""
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metaservice.core.commit.transaction import Txn
-from metaservice.core.table.unborn import is_unborn, next_look_ms
+from metaservice.core.table.staged_names import is_unborn, next_look_ms
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from metaservice.core import limits
-from metaservice.core.commit import whole
+from metaservice.core.commit import transaction_facts
 from metaservice.core.commit.change_checks import check
 from metaservice.core.commit.judge import Judging, Mine
 from metaservice.core.commit.matching import PartitionReads, Paused, Work, condition_of, too_costly
@@ -22,7 +22,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Change, Conflict, Operation, Read
 from metaservice.service.commit.requests import CommitProgress
-from metaservice.service.decider.decider import Again
+from metaservice.service.decider.decider import ContinueNextGroup
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 
@@ -42,7 +42,7 @@ def judge_commit(state: State, table: TableState, change: Change, progress: Comm
         judging = progress.judged[change.table_id] = Judging(Mine(change, table.meta, state.snapshots(table)))
     conflict = _meet(state, table, judging, limits.JUDGE_TURN)
     if conflict is None and (judging.met < table.head or judging.puts_off):
-        raise Again
+        raise ContinueNextGroup
     return conflict
 
 
@@ -118,7 +118,7 @@ def look(state: State, txn: Txn) -> Conflict | None:
     if all(mine.look == Look(table.head, _files(mine)) for table, mine in tables):
         return None
     changes = [_so_far(mine) for _, mine in tables]
-    whole.tell(changes)
+    transaction_facts.tell(changes)
     for (table, mine), change in zip(tables, changes, strict=True):
         if mine.operation is Operation.ALTER:
             continue  # only its commit says whether it is one that conflicts

@@ -11,7 +11,7 @@ from typing import Final
 
 from metaservice.core import limits, quotas
 from metaservice.core.clock import next_commit_time
-from metaservice.core.commit import whole
+from metaservice.core.commit import transaction_facts
 from metaservice.core.commit.change_checks import check
 from metaservice.core.commit.judge import advice_for
 from metaservice.core.commit.rebase import Author, commit_on_top
@@ -241,7 +241,7 @@ class Transactions:
             if scope is not None and scope.written:
                 change.scope = Scope(frozenset(entry.partition for entry in change.adds), written=True)
         if len(request.changes) > 1:
-            whole.tell(request.changes)
+            transaction_facts.tell(request.changes)
         progress.files = txn.files
         progress.judged.clear()
 

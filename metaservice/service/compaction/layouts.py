@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from metaservice.core import limits
+from metaservice.core.compaction.early_exit import NEVER, Counts, likely_score, quiet_waits
 from metaservice.core.compaction.planner import by_gain, plan_bucket, plan_partition, without
 from metaservice.core.compaction.plans import Ages, Bucket, BucketPlan, TaskPlan, Wait
 from metaservice.core.compaction.policy import Age, Policy, policy_of
-from metaservice.core.compaction.quiet import NEVER, Counts, likely_score, quiet_waits
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import TableMeta
 from metaservice.service.decider.decider import Decider

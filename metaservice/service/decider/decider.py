@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.metrics import DeciderMetrics
-from metaservice.service.decider.gathering import Gathering
+from metaservice.service.decider.group_commit_delay import GroupCommitDelay
 from metaservice.service.decider.stamps import Stamped
 from metaservice.service.decider.state import State
 from metaservice.store.port import StoreFailed
@@ -28,7 +28,7 @@ Sink = Callable[[Sequence[Answer]], object]
 Job = tuple[Sink, Any, Callable[[], object]]
 
 
-class Again(Exception):  # noqa: N818 - no error: a job goes on in the next group
+class ContinueNextGroup(Exception):  # noqa: N818 - no error: a job goes on in the next group
     """Raised by a job whose turn is over, before it has changed anything.
 
     `run` continues it; None: the job itself does.
@@ -82,7 +82,7 @@ class Mailbox(Generic[T]):
         return items
 
 
-class Asked(Generic[T]):
+class PendingJob(Generic[T]):
     """A submitted job; its durable answer can be waited for, once."""
 
     __slots__ = ("_answer", "_done")
@@ -123,7 +123,7 @@ class Decider:
         self._ring = ring
         self._stopping = False
         self._sync_since_s = 0.0
-        self._gathering = Gathering()
+        self._gathering = GroupCommitDelay()
         self.groups = 0
         self.jobs = 0
         self.metrics = DeciderMetrics()
@@ -141,9 +141,9 @@ class Decider:
         if not self._inbox.put(jobs):
             _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service is stopping: repeat the call"))
 
-    def ask(self, run: Callable[[], T]) -> Asked[T]:
+    def ask(self, run: Callable[[], T]) -> PendingJob[T]:
         """Submits one job; the jobs of one thread run in order."""
-        asked: Asked[T] = Asked()
+        asked: PendingJob[T] = PendingJob()
         self.submit([(asked.put, None, run if self.stamp is None else self.stamp(run))])
         return asked
 
@@ -189,7 +189,7 @@ class Decider:
             for sink, token, run in jobs:
                 try:
                     result: object = run()
-                except Again as more:
+                except ContinueNextGroup as more:
                     following = run.goes_on(more.run) if isinstance(run, Stamped) else more.run or run
                     self._unfinished.append((sink, token, following))
                     continue

@@ -11,7 +11,7 @@ from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Footprint, Idle, Live
 from metaservice.core.table.rows import Payloads, Written
 from metaservice.service.decider.views import TableView
-from metaservice.service.decider.written import WrittenKept
+from metaservice.service.decider.winner_files import WinnerFilesCache
 from metaservice.store import external_files, keys
 from metaservice.store.port import Store, StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_live
@@ -75,7 +75,7 @@ class StoreSnapshots:
 
     store: Store
     flush: Callable[[], None]
-    written: WrittenKept
+    written: WinnerFilesCache
     table: TableState
     _gone: dict[int, dict[tuple[str, int], list[Live]]] = field(default_factory=dict)
     _gone_by: int = -1

@@ -16,7 +16,7 @@ from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
-from metaservice.core.table.unborn import is_unborn
+from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.accessbook import AccessBook
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.markbook import MarkBook
@@ -26,7 +26,7 @@ from metaservice.service.decider.snapshots import StoreSnapshots, TableState
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.decider.usage import Usage, staged_bytes
 from metaservice.service.decider.views import TableView, Views
-from metaservice.service.decider.written import WrittenKept
+from metaservice.service.decider.winner_files import WinnerFilesCache
 from metaservice.store import external_files, formats, index_migrations, keys
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
@@ -78,7 +78,7 @@ class State:
         self.forgotten_ms = 0
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
-        self.written = WrittenKept(store, payloads)
+        self.written = WinnerFilesCache(store, payloads)
         self.pins = PinBook(store.cursor())
         self.marks = MarkBook(store.cursor())
         self.access = AccessBook(store.cursor())

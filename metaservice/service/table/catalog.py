@@ -13,7 +13,7 @@ from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
 from metaservice.core.table.replacing import replaced
-from metaservice.core.table.unborn import is_unborn
+from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
 from metaservice.service.commit.transactions import COLUMN_DEFAULTS, Transactions
@@ -24,7 +24,7 @@ from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
 from metaservice.service.table.listing import Dropped, Tables
 from metaservice.service.table.namespaces import Namespaces
-from metaservice.service.table.queries import Queries
+from metaservice.service.table.views import Views
 from metaservice.store import keys
 
 
@@ -53,7 +53,7 @@ class Catalog:
         self._clocks = clocks
         self._outcomes = Outcomes(decider, clocks)
         self.namespaces = Namespaces(decider, clocks)
-        self.queries = Queries(decider, clocks)
+        self.queries = Views(decider, clocks)
         self.tables = Tables(decider)
 
     def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableView, bool]:

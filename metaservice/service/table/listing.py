@@ -11,7 +11,7 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.properties import integer_property
-from metaservice.core.table.unborn import is_unborn
+from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys

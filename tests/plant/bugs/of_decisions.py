@@ -63,7 +63,7 @@ BUGS: Final = (
     ),
     Bug(
         "planning passes over a bucket with as many small files as its policy allows",
-        CORE + "compaction/quiet.py",
+        CORE + "compaction/early_exit.py",
         (
             ("small >= policy.minor_files", "small > policy.minor_files"),
             ("small >= policy.cluster_files", "small > policy.cluster_files"),
@@ -86,7 +86,7 @@ BUGS: Final = (
     ),
     Bug(
         "an INSERT beside a RESTORE is a blind append",
-        CORE + "commit/whole.py",
+        CORE + "commit/transaction_facts.py",
         (("all(blind[:at] + blind[at + 1 :])", "True"),),
     ),
     Bug(

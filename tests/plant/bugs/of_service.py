@@ -80,7 +80,7 @@ BUGS: Final = (
     ),
     Bug(
         "leases run out while the service stands still",
-        SERVICE + "decider/pauses.py",
+        SERVICE + "decider/stall_detector.py",
         (("            self._decider.state.start_leases()\n", ""),),
     ),
     Bug(

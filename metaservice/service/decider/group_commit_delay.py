@@ -19,7 +19,7 @@ SLOW_S: Final = 0.005
 SHARE: Final = 0.25  # of the sync, at most
 
 
-class Gathering:
+class GroupCommitDelay:
     """For the decider's thread."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ class Waiter:
         self._bell.acquire(timeout=timeout_s)
 
 
-class Bells:
+class CommitNotifier:
     """Waiters by table, each with the version that the table must pass."""
 
     def __init__(self, views: Callable[[], Views]) -> None:

@@ -14,12 +14,12 @@ from typing import Any, Final, Self
 import grpc
 
 from metaservice.client.errors import ErrorKind, decode_rpc_error
-from metaservice.client.lost_ends import end_when_lost
+from metaservice.client.stream_end_timeout import end_when_lost
 
 NOT_LEADER: Final = "NOT_LEADER"
 
 
-class FollowingChannel(grpc.Channel):
+class LeaderChannel(grpc.Channel):
     """Threads can share it. Calls under way stay where they are."""
 
     def __init__(self, targets: Sequence[str], open_one: Callable[[str], grpc.Channel]) -> None:
@@ -53,16 +53,16 @@ class FollowingChannel(grpc.Channel):
             self._current = leader if leader in self._targets else following
 
     def unary_unary(self, method: str, *arguments: Any, **named: Any) -> Any:
-        return _Following(self, "unary_unary", method, arguments, named)
+        return _LeaderCall(self, "unary_unary", method, arguments, named)
 
     def unary_stream(self, method: str, *arguments: Any, **named: Any) -> Any:
-        return _Following(self, "unary_stream", method, arguments, named)
+        return _LeaderCall(self, "unary_stream", method, arguments, named)
 
     def stream_unary(self, method: str, *arguments: Any, **named: Any) -> Any:
-        return _Following(self, "stream_unary", method, arguments, named)
+        return _LeaderCall(self, "stream_unary", method, arguments, named)
 
     def stream_stream(self, method: str, *arguments: Any, **named: Any) -> Any:
-        return _Following(self, "stream_stream", method, arguments, named)
+        return _LeaderCall(self, "stream_stream", method, arguments, named)
 
     def subscribe(self, callback: Any, try_to_connect: Any = False) -> None:
         raise NotImplementedError("an address has a state, this has several")
@@ -84,11 +84,11 @@ class FollowingChannel(grpc.Channel):
         self.close()
 
 
-class _Following:
+class _LeaderCall:
     """A method, on the channel of the moment."""
 
     def __init__(
-        self, channel: FollowingChannel, kind: str, method: str, arguments: tuple[Any, ...], named: dict[str, Any]
+        self, channel: LeaderChannel, kind: str, method: str, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> None:
         self._channel = channel
         self._kind = kind
@@ -115,7 +115,7 @@ class _Following:
 class _Stream:
     """A stream of answers that says where it failed."""
 
-    def __init__(self, channel: FollowingChannel, target: str, stream: Any) -> None:
+    def __init__(self, channel: LeaderChannel, target: str, stream: Any) -> None:
         self._channel = channel
         self._target = target
         self._stream = stream

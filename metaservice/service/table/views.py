@@ -18,7 +18,7 @@ from metaservice.store import keys
 from metaservice.store.records.tables import encode_view
 
 
-class Queries:
+class Views:
     """The use cases."""
 
     def __init__(self, decider: Decider, clocks: Clocks) -> None:

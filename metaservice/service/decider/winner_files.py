@@ -10,7 +10,7 @@ from metaservice.store.port import Store
 from metaservice.store.records.row_facts import load_rows
 
 
-class WrittenKept:
+class WinnerFilesCache:
     """The cache of one state; a rebuilt state begins with an empty one."""
 
     def __init__(self, store: Store, payloads: Payloads) -> None:

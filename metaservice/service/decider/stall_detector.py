@@ -14,7 +14,7 @@ from metaservice.service.decider.decider import Decider
 from metaservice.shared.log import LEASES_RENEWED
 
 
-class Pauses:
+class StallDetector:
     """Compares the times of two consecutive ticks; an idle service ticks five times a second."""
 
     def __init__(self, decider: Decider, clocks: Clocks, report: Callable[..., None]) -> None:
