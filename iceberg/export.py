@@ -46,8 +46,8 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
     _check(target, folder, table.table_id)
     location = location_of(folder).rstrip("/")
     schemas = list(table.client.list_schemas(table.table_id))
-    snapshots = Snapshots(location, target.put_once)
-    made = [snapshots.make(table, schemas, each, form) for each in versions]
+    snapshots = Snapshots(location, form, target.put_once)
+    made = [snapshots.make(table, schemas, each) for each in versions]
     head = made[-1]
     known = [one for one in schemas if one.version <= version]
     mapping = snapshots.mapping(table, schemas, versions)

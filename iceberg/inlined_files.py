@@ -1,4 +1,9 @@
-"""Inlined rows as Parquet files: those of a range of commits together, a file for each partition and schema version."""
+"""Inlined rows as Parquet files: those of a range of commits together, a file for each partition and schema version.
+
+Which rows are in which file follows from the live small writes of a version alone: every catalog makes the same files.
+A file stays until its range becomes part of a larger one, or one of its small writes is no longer live. Deleted rows
+are hidden.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from pyroaring import BitMap64
 
 from iceberg.hidden_rows import row_ids_in
 from iceberg.metadata.facts import MadeFile, ShownFile
-from iceberg.metadata.ranges import cover, parts
+from iceberg.metadata.ranges import cover, parts, smallest_with
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import arrow_schema, file_schema
 from worker.base.footers import data_file
@@ -25,7 +30,8 @@ from worker.base.table_view import TableView
 from worker.base.values import PartitionKey, partition_key
 from worker.read.written_schemas import WrittenSchemas
 
-FILES_MAX: Final = 1_000  # of small writes, in one written file
+WIDTH: Final = 32  # of ranges: so many files become one
+FILES_MAX: Final = WIDTH**2  # of small writes, in one written file
 DATA: Final = "data"  # the folder of written files, below the location
 Put = Callable[[MadeFile], None]
 Kind = tuple[PartitionKey, int]  # what rows of one file share: partition, schema version
@@ -43,13 +49,22 @@ class _Written:
         return self.entry.file.path
 
 
+@dataclass(slots=True)
+class _Group:
+    """The small writes of a range, by their paths, their file, and how a version showed it last."""
+
+    paths: Sequence[str]
+    written: _Written
+    shown: ShownFile | None = None
+
+
 class InlinedFiles:
     """The small writes of a table as files. What was written once is used again."""
 
     def __init__(self, location: str, put: Put) -> None:
         self._location = location
         self._put = put
-        self._written: dict[tuple[Kind, range], tuple[list[str], _Written]] = {}
+        self._groups: dict[tuple[Kind, range], _Group] = {}
 
     def shown(self, table: TableView, inlined: Sequence[ShownFile], end: int) -> Iterator[ShownFile]:
         """The files for the inlined ones of a version; `end` is the version after it."""
@@ -58,23 +73,27 @@ class InlinedFiles:
         for one in sorted(inlined, key=lambda each: (each.entry.added_version, each.file.path)):
             kinds[partition_key(one.file.partition), one.file.schema_version].append(one)
         for kind, files in kinds.items():
-            for span, group in _groups(files, end):
-                found = self._of(table, written, kind, span, group)
+            for span, group in _grouped(files, end):
+                known = self._group(table, written, kind, span, group)
+                found = known.written
                 hidden = BitMap64()
                 for one in group:
                     hidden |= one.hidden.shift(found.begins[one.file.path]) if one.hidden else one.hidden
                 if len(hidden) < found.entry.file.rows:
-                    hid_last = max(one.hidden_version for one in group)
-                    yield ShownFile(found.entry, f"{self._location}/{found.name}", hidden, hid_last)
+                    hid_last, before = max(one.hidden_version for one in group), known.shown
+                    if before is None or before.hidden != hidden or before.hidden_version != hid_last:
+                        before = ShownFile(found.entry, f"{self._location}/{found.name}", hidden, hid_last)
+                        known.shown = before
+                    yield before
 
-    def _of(
+    def _group(
         self, table: TableView, written: WrittenSchemas, kind: Kind, span: range, group: Sequence[ShownFile]
-    ) -> _Written:
+    ) -> _Group:
         paths = [one.file.path for one in group]
-        known = self._written.get((kind, span))
-        if known is None or known[0] != paths:
-            known = self._written[kind, span] = paths, self._write(table, written, group)
-        return known[1]
+        known = self._groups.get((kind, span))
+        if known is None or known.paths != paths:
+            known = self._groups[kind, span] = _Group(paths, self._write(table, written, group))
+        return known
 
     def _write(self, table: TableView, written: WrittenSchemas, group: Sequence[ShownFile]) -> _Written:
         is_keyed = bool(table.meta.primary_key)
@@ -110,23 +129,28 @@ class InlinedFiles:
         entry = common_pb2.LiveEntry(
             file=file,
             data_version=max(one.entry.data_version for one in group),
-            added_version=max(one.entry.added_version for one in group),
+            added_version=_formed_at([one.entry.added_version for one in group]),
         )
         self._put(MadeFile(name, content))
         return _Written(entry, begins)
 
 
-def _groups(files: Iterable[ShownFile], end: int) -> Iterator[tuple[range, list[ShownFile]]]:
+def _formed_at(versions: Sequence[int]) -> int:
+    """The first version whose ranges put the commits of these versions together."""
+    return smallest_with(min(versions), max(versions), WIDTH).stop - 1
+
+
+def _grouped(files: Iterable[ShownFile], end: int) -> Iterator[tuple[range, list[ShownFile]]]:
     """Files in the order of their versions, by ranges of versions that hold few enough."""
     waiting = list(files)
-    spans = list(reversed(list(cover(end))))
+    spans = list(reversed(list(cover(end, WIDTH))))
     while waiting:
         span = spans.pop()
         count = 0
         while count < len(waiting) and waiting[count].entry.added_version < span.stop:
             count += 1
         if count > FILES_MAX and len(span) > 1:
-            spans += reversed(list(parts(span)))
+            spans += reversed(list(parts(span, WIDTH)))
         elif count:
             yield span, waiting[:count]
             waiting = waiting[count:]

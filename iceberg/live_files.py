@@ -82,7 +82,10 @@ class LiveFiles:
         return {version: self._listed[version] for version in sorted(self._shown)}
 
     def inlined(self) -> Sequence[ShownFile]:
-        """The inlined files that have visible rows."""
+        """The inlined files; in a primary-key table those that have visible rows.
+
+        In an append table one whose rows are all hidden stays: a delete doesn't change the file that shows it.
+        """
         return list(self._inlined.values())
 
     def files(self) -> Iterator[common_pb2.DataFile]:
@@ -126,7 +129,7 @@ class LiveFiles:
         for one, hidden in self._hidden(table, written, place, files):
             file = one.file
             path, version = file.path, one.added_version
-            if len(hidden) >= file.rows:
+            if len(hidden) >= file.rows and (self._is_keyed or not file.inlined):
                 self._hide(version, path)
                 continue
             listed = self._inlined if file.inlined else self._shown[version]

@@ -1,14 +1,17 @@
-"""The snapshots of a table, made one after the other: each takes what the one before needed, and what has changed."""
+"""The snapshots of a table, made one after the other: each takes what the one before needed, and what has changed.
+
+A snapshot that is made right after the one before it also lists what went in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from iceberg.inlined_files import InlinedFiles
 from iceberg.live_files import LiveFiles
-from iceberg.metadata.facts import MadeFile, MadeSnapshot, ShownFile, SnapshotFacts, TableFacts
+from iceberg.metadata.facts import MadeFile, MadeSnapshot, RemovedFiles, ShownFile, SnapshotFacts, TableFacts
 from iceberg.metadata.manifests import Manifests
 from iceberg.metadata.schemas import check_promotions
 from iceberg.metadata.sort_orders import SortOrders
@@ -20,39 +23,47 @@ from worker.base.table_view import TableView
 
 Put = Callable[[MadeFile], None]
 Schemas = Sequence[catalog_pb2.SchemaVersion]
+Files = Mapping[int, Sequence[ShownFile]]  # by the commits that added them
 
 
 class Snapshots:
-    """The snapshots of one table in one place. Versions that are asked for must be pinned."""
+    """The snapshots of one table in one place and one format. Versions that are asked for must be pinned."""
 
-    def __init__(self, location: str, put: Put) -> None:
+    def __init__(self, location: str, form: int, put: Put) -> None:
         """`put` writes a generated file, whose name is below the location."""
         self._location = location
+        self._form = form
         self._put = put
         self._at: _State | None = None
+        self._made: tuple[int, Files] = -1, {}  # the version that was made last, and its files
         self._inlined = InlinedFiles(location, put)
-        self._manifests: dict[int, Manifests] = {}  # by format
+        self._manifests: Manifests | None = None
         self._doubtful: dict[int, set[int]] = {}  # by version: schemas of files that may need names
         self._checked: set[str] = set()  # imported files whose names are fine
 
-    def make(self, table: TableView, schemas: Schemas, version: int, form: int) -> MadeSnapshot:
+    def make(self, table: TableView, schemas: Schemas, version: int) -> MadeSnapshot:
         """The snapshot of a version, whose files are written by then."""
         state = self._state_at(table, schemas, version)
         schema = schema_at(schemas, version)
         check_shown(state.view, state.live, schemas, schema, self._checked)
-        ordered = self._files(state)
-        if form not in self._manifests:
-            self._manifests[form] = Manifests(TableFacts(table.meta, self._location, form), self._put)
+        files = self._files(state)
+        before, known = self._made
+        removed = removed_between(known, files) if version == before + 1 else None
+        if self._manifests is None:
+            self._manifests = Manifests(TableFacts(table.meta, self._location, self._form), self._put)
         self._doubtful[version] = doubtful(written_by(schemas), state.live.schema_versions, state.live.marked)
         commit = commit_of(table, version)
-        return self._manifests[form].snapshot(SnapshotFacts(commit, schema, ordered, SortOrders(schemas)))
+        made = self._manifests.snapshot(SnapshotFacts(commit, schema, files, SortOrders(schemas), removed))
+        if version > before:
+            self._made = version, files
+        return made
 
     def shown(self, table: TableView, schemas: Schemas, version: int) -> list[ShownFile]:
         """The files of the snapshot of a version."""
         files = self._files(self._state_at(table, schemas, version))
         return [one for of_commit in files.values() for one in of_commit]
 
-    def _files(self, state: _State) -> dict[int, Sequence[ShownFile]]:
+    def _files(self, state: _State) -> Files:
         """By the commits that added them, in order; files of inlined rows are written."""
         files = state.live.shown()
         for one in self._inlined.shown(state.view, state.live.inlined(), state.version + 1):
@@ -104,6 +115,15 @@ class _State:
     view: TableView
     version: int
     live: LiveFiles
+
+
+def removed_between(before: Files, now: Files) -> RemovedFiles:
+    """What two versions differ in, but for new files. Commits whose files are the same object are passed over."""
+    old = {one.path: one for version, files in before.items() if now.get(version) is not files for one in files}
+    new = {one.path: one for version, files in now.items() if before.get(version) is not files for one in files}
+    gone = [one for path, one in old.items() if path not in new]
+    stays = ((one, new[path]) for path, one in old.items() if path in new)
+    return RemovedFiles(gone, [one for one, is_now in stays if one is not is_now and one.hidden != is_now.hidden])
 
 
 def _moved(known: _State, view: TableView, version: int) -> _State:

@@ -10,7 +10,7 @@ from iceberg.commits.data_files import DataFiles, RowIds, Schemas
 from iceberg.commits.manifests import AddedFile, Changes, read_changes, written_folders
 from iceberg.commits.places import Places
 from iceberg.commits.requests import NewSnapshot, refused
-from iceberg.commits.txn_ids import UUID7, derived_id, folder_of, paths_below
+from iceberg.commits.txn_ids import UUID7, derived_id, folder_of, loaded_version, paths_below
 from iceberg.metadata.table_metadata import SNAPSHOT
 from metaservice.client import (
     ConflictError,
@@ -42,6 +42,7 @@ class Append:
     folder: str  # the id of the folder that the files lie in, if it can be the transaction's
     own: str  # the id made of the snapshot
     since: int | None = None  # the version whose rows the table must still have
+    loaded: int | None = None  # the version that its client had loaded when it wrote the files
 
     @property
     def added(self) -> Sequence[AddedFile]:
@@ -60,7 +61,8 @@ def read_append(folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) ->
         raise refused("the snapshot has the operation append, and takes rows away")
     own = derived_id(table_id, last.snapshot_id, last.time_ms)
     paths = [one.path for one in changes.added.values()]
-    return Append(table_id, last, changes, places, folder_of(paths, last.time_ms), own)
+    folder = folder_of(paths, last.time_ms)
+    return Append(table_id, last, changes, places, folder, own, loaded=loaded_version(paths))
 
 
 def append(client: MetaClient, meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> int:

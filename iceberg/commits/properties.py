@@ -9,9 +9,8 @@ from iceberg.commits.requests import FORMAT_MIN, refused
 
 PREFIX: Final = "user.iceberg."
 APPEND_REBASE: Final = "iceberg.append_rebase"
-OWN: Final = frozenset({APPEND_REBASE})  # LakeTX's, under the same name
 RETRIES: Final = "commit.retry.num-retries"
-DEFAULTS: Final = {RETRIES: "0"}  # a client's second try doesn't see what others removed: it could bring rows back
+OWN: Final = frozenset({APPEND_REBASE})  # LakeTX's, under the same name
 COMMENT: Final = "comment"
 FORMAT_VERSION: Final = "format-version"
 FORMAT_OF_FILES: Final = "write.format.default"
@@ -63,8 +62,12 @@ def rebases_appends(kept: Mapping[str, str]) -> bool:
     return kept.get(APPEND_REBASE) == "true"
 
 
+def repeats_appends(kept: Mapping[str, str]) -> bool:
+    """Whether an append may be tried again although rows changed since its client loaded the table."""
+    return f"{PREFIX}{RETRIES}" in kept
+
+
 def shown_properties(kept: Mapping[str, str]) -> dict[str, str]:
-    """The kept ones, as clients set them, and defaults that are not Iceberg's."""
-    theirs = {name.removeprefix(PREFIX): kept[name] for name in kept if name.startswith(PREFIX) or name in OWN}
-    found = DEFAULTS | theirs
+    """The kept ones, as clients set them."""
+    found = {name.removeprefix(PREFIX): kept[name] for name in kept if name.startswith(PREFIX) or name in OWN}
     return {name: value for name, value in found.items() if name not in OURS}

@@ -12,6 +12,7 @@ from worker.base.errors import InputError
 MAIN: Final = "main"
 FORMAT_MIN: Final = 2
 APPEND: Final = "append"
+JAVA: Final = "iceberg-version"  # in the summaries of Iceberg's Java library
 CHANGES: Final = frozenset({"delete", "overwrite"})
 Json = Mapping[str, Any]
 
@@ -27,6 +28,7 @@ class NewSnapshot:
     added_files: int | None  # as its summary says
     parent_id: int | None = None
     is_append: bool = True
+    by_java: bool = False  # Iceberg's Java library made it
 
 
 @dataclass(slots=True)
@@ -57,6 +59,17 @@ class Wanted:
     def appends(self) -> bool:
         """Whether its snapshots say that they append rows, and do nothing else."""
         return all(one.is_append for one in self.snapshots)
+
+    @property
+    def appends_unchecked(self) -> bool:
+        """Whether pyiceberg would commit its rows again without a look at what they were computed from.
+
+        It looks where it deletes or overwrites, and takes the rows of one append along with that. Others are plain
+        appends, or the new rows of an upsert. Iceberg's Java library loads the table before each try: when that was
+        tells nothing of what it read.
+        """
+        count = sum(one.is_append for one in self.snapshots)
+        return count > (not self.appends) and not any(one.by_java for one in self.snapshots)
 
     @property
     def schema(self) -> Json | None:
@@ -110,6 +123,7 @@ def _add_snapshot(wanted: Wanted, update: Json) -> None:
             None if count is None else int(count),
             one.get("parent-snapshot-id"),
             operation == APPEND,
+            JAVA in summary,
         )
     )
 

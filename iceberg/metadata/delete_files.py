@@ -37,6 +37,10 @@ class DeleteFiles:
             self._written[one.path] = one, written
         return [self._written[one.path][1] for one in dirty]
 
+    def written(self, one: ShownFile) -> DeleteFile | None:
+        """The file that a snapshot has listed for these hidden rows, if it is known."""
+        return self._written[one.path][1] if self._is_written(one) else None
+
     def _is_written(self, one: ShownFile) -> bool:
         known = self._written.get(one.path)
         return known is not None and (known[0] is one or known[0].hidden == one.hidden)

@@ -17,7 +17,7 @@ from iceberg.metadata.values import FLOATS, Bound, Plain, bound_of, plain_of
 from metaservice.shared.column_types import Atomic, Decimal, Type, read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
-EXISTING, ADDED = 0, 1
+EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, POSITION_DELETES = 0, 1
 PARQUET, PUFFIN = "PARQUET", "PUFFIN"
 IS_DATA: Final = whole(DATA)
@@ -92,13 +92,20 @@ class Entries:
     def head(self, one: ShownFile, newest: int) -> bytes:
         """What stands before the file: status, snapshot and sequence numbers; the manifest is of the newest commit."""
         added = one.entry.added_version
-        return _head(ADDED if added == newest else EXISTING, sequence_of(added), one.sequence)
+        return _head(ADDED if added == newest else EXISTING, sequence_of(added), one.sequence, sequence_of(added))
 
     def head_of_deletes(self, one: ShownFile, newest: int) -> bytes:
         """The same for the file of its hidden rows: by these, writers see what was hidden since they read."""
         at = one.hidden_at
-        sequence = max(one.sequence, sequence_of(at))
-        return _head(ADDED if at == newest else EXISTING, sequence_of(at), sequence)
+        return _head(ADDED if at == newest else EXISTING, sequence_of(at), one.sequence_of_deletes, sequence_of(at))
+
+    def head_of_removed(self, one: ShownFile, removed_at: int) -> bytes:
+        """The same for a file that a version no longer has."""
+        return _head(DELETED, sequence_of(removed_at), one.sequence, sequence_of(one.entry.added_version))
+
+    def head_of_removed_deletes(self, one: ShownFile, removed_at: int) -> bytes:
+        """The same for the file of hidden rows that a version no longer has."""
+        return _head(DELETED, sequence_of(removed_at), one.sequence_of_deletes, sequence_of(one.hidden_at))
 
     def data_file(self, one: ShownFile) -> bytes:
         file = one.entry.file
@@ -181,5 +188,5 @@ def measured(columns: Iterable[catalog_pb2.Column]) -> dict[int, Column]:
 
 
 @lru_cache(1 << 12)
-def _head(status: int, snapshot: int, sequence: int) -> bytes:
-    return b"".join((whole(status), SET, whole(snapshot), SET, whole(sequence), SET, whole(snapshot)))
+def _head(status: int, snapshot: int, sequence: int, file_sequence: int) -> bytes:
+    return b"".join((whole(status), SET, whole(snapshot), SET, whole(sequence), SET, whole(file_sequence)))

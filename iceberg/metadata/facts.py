@@ -55,15 +55,35 @@ class ShownFile:
         """The version whose snapshot added the file of its hidden rows."""
         return max(self.hidden_version, self.entry.added_version)
 
+    @property
+    def sequence_of_deletes(self) -> int:
+        """The sequence number of the file of its hidden rows."""
+        return max(self.sequence, sequence_of(self.hidden_at))
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFiles:
+    """What the version before showed and a version doesn't show: data files, and hidden rows of files that stay."""
+
+    files: Sequence[ShownFile] = ()
+    changed: Sequence[ShownFile] = ()  # files that stay, with the hidden rows that they had
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.changed)
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFacts:
-    """A version: its commit, its schema, and the files that it shows, by the commits that added them, in order."""
+    """A version: its commit, its schema, and the files that it shows, by the commits that added them, in order.
+
+    `removed`: None if the version before is not known.
+    """
 
     commit: read_pb2.Version
     schema: catalog_pb2.SchemaVersion
     files: Mapping[int, Sequence[ShownFile]]
     orders: SortOrders = field(default_factory=SortOrders)
+    removed: RemovedFiles | None = None
 
     @property
     def version(self) -> int:
@@ -100,13 +120,19 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class MadeSnapshot:
-    """A snapshot whose manifests are made: the name of their list, and what they hold."""
+    """A snapshot whose manifests are made: the name of their list, and what they hold.
+
+    `follows`: its manifests list what the version before had and this one lacks, so clients can rely on them.
+    """
 
     commit: read_pb2.Version
     schema: catalog_pb2.SchemaVersion
     manifest_list: str
     totals: Totals
     orders: frozenset[SortOrder] = frozenset()  # of its files
+    follows: bool = False
+    adds_files: bool = False
+    removes_files: bool = False  # or changes which rows of files are hidden
 
     @property
     def version(self) -> int:

@@ -7,6 +7,9 @@ an entry. Generated files are named by their content: whoever makes one again ma
 A file's sequence number is its data version's, so a delete applies to what it applies to here. The hidden rows of a
 data file are the union of all that hides some: one vector a file, with the snapshot and the sequence number of the
 commit that hid the last of them. Clients that try a commit again look there for rows that others deleted meanwhile.
+
+What the version before had and a version lacks is in manifests of their own, as DELETED: there clients look for files
+that others removed.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import json
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import is_
@@ -68,12 +71,20 @@ class Manifests:
         number = facts.schema.schema_version
         if number not in self._makers:
             self._makers[number] = _Maker(self._table, facts, self._put, self._deletes)
-        versions = list(facts.files)
-        ranges = [one for span in _spans(facts, versions) for one in self._makers[number].ranges(span, facts, versions)]
+        maker, versions = self._makers[number], list(facts.files)
+        removed = list(maker.removed(facts))  # before other files of hidden rows take the place of those
+        ranges = [one for span in _spans(facts, versions) for one in maker.ranges(span, facts, versions)]
         manifests = [record for one in ranges for record in one.manifests]
-        totals = sum((one.totals for one in ranges), start=Totals())
-        orders = frozenset().union(*(one.orders for one in ranges))
-        return MadeSnapshot(facts.commit, facts.schema, self._list(facts, manifests), totals, orders)
+        return MadeSnapshot(
+            facts.commit,
+            facts.schema,
+            self._list(facts, manifests + removed),
+            sum((one.totals for one in ranges), start=Totals()),
+            frozenset().union(*(one.orders for one in ranges)),
+            follows=facts.removed is not None,
+            adds_files=facts.version in facts.files,
+            removes_files=bool(facts.removed),
+        )
 
     def _list(self, facts: SnapshotFacts, manifests: Sequence[Record]) -> str:
         number = sequence_of(facts.version)
@@ -175,39 +186,73 @@ class _Maker:
 
     def _make(self, content: int, page: Sequence[ShownFile], newest: int) -> Record:
         is_data = content == DATA
-        word = "data" if is_data else "deletes"
         files = [self._entries.data_file(one) for one in page] if is_data else self._delete_files(page)
         head = self._entries.head if is_data else self._entries.head_of_deletes
         records = [head(one, newest) + file for one, file in zip(page, files, strict=True)]
-        raw = file_of(self._entry_schema, records, self._told | {"content": word})
         added: list[int] = []
         existing: list[int] = []
         for one in page:
-            rows = one.file.rows if is_data else len(one.hidden)
             at = one.entry.added_version if is_data else one.hidden_at
-            (added if at == newest else existing).append(rows)
-        found = {
+            (added if at == newest else existing).append(_rows(content, one))
+        least = min(one.sequence if is_data else one.sequence_of_deletes for one in page)
+        counts = {"added": added, "existing": existing, "deleted": ()}
+        return self._record(content, page, records, newest, least, counts)
+
+    def _record(
+        self,
+        content: int,
+        page: Sequence[ShownFile],
+        records: Sequence[bytes],
+        version: int,
+        least: int,
+        counts: Mapping[str, Sequence[int]],
+    ) -> Record:
+        """Writes a manifest; `counts` are the rows of its files by their status, `least` its least sequence number."""
+        word = "data" if content == DATA else "deletes"
+        raw = file_of(self._entry_schema, records, self._told | {"content": word})
+        found: Record = {
             "manifest_path": self._write(word, "avro", raw),
             "manifest_length": len(raw),
             "partition_spec_id": 0,
-            "content": 0 if is_data else 1,
-            "sequence_number": sequence_of(newest),
-            "min_sequence_number": min(
-                one.sequence if is_data else max(one.sequence, sequence_of(one.hidden_at)) for one in page
-            ),
-            "added_snapshot_id": sequence_of(newest),
-            "added_files_count": len(added),
-            "existing_files_count": len(existing),
-            "deleted_files_count": 0,
-            "added_rows_count": sum(added),
-            "existing_rows_count": sum(existing),
-            "deleted_rows_count": 0,
+            "content": content,
+            "sequence_number": sequence_of(version),
+            "min_sequence_number": least,
+            "added_snapshot_id": sequence_of(version),
             "partitions": self._summaries(page),
         }
-        if self._table.format >= 3 and is_data:
+        for status, rows in counts.items():
+            found |= {f"{status}_files_count": len(rows), f"{status}_rows_count": sum(rows)}
+        if self._table.format >= 3 and content == DATA:
             has_ids = all(one.file.HasField("first_row_id") for one in page)
             found["first_row_id"] = min(one.file.first_row_id for one in page) if has_ids else None
         return found
+
+    # -- what a version lacks
+
+    def removed(self, facts: SnapshotFacts) -> Iterator[Record]:
+        """The manifests of what the version before had and this one lacks, which readers of its rows pass over."""
+        if not facts.removed:
+            return
+        for page in _pages(sorted(facts.removed.files, key=self._order)):
+            heads = [self._entries.head_of_removed(one, facts.version) for one in page]
+            yield self._removed(DATA, page, heads, [self._entries.data_file(one) for one in page], facts.version)
+        dirty = [one for one in (*facts.removed.files, *facts.removed.changed) if one.hidden]
+        known = {one.path: written for one in dirty if (written := self._deletes.written(one)) is not None}
+        for page in _pages(sorted((one for one in dirty if one.path in known), key=self._order)):
+            heads = [self._entries.head_of_removed_deletes(one, facts.version) for one in page]
+            files = [self._entries.delete_file(one, known[one.path]) for one in page]
+            yield self._removed(POSITION_DELETES, page, heads, files, facts.version)
+
+    def _removed(
+        self, content: int, page: Sequence[ShownFile], heads: Sequence[bytes], files: Sequence[bytes], version: int
+    ) -> Record:
+        records = [head + file for head, file in zip(heads, files, strict=True)]
+        counts: Mapping[str, Sequence[int]] = {
+            "added": (),
+            "existing": (),
+            "deleted": [_rows(content, one) for one in page],
+        }
+        return self._record(content, page, records, version, sequence_of(version), counts)
 
     def _summaries(self, page: Sequence[ShownFile]) -> list[Record]:
         """The range of each partition column. Those of floats and decimals say nothing: they prune nothing."""
@@ -235,6 +280,11 @@ def _spans(facts: SnapshotFacts, versions: Sequence[int]) -> list[range]:
     return merged_cover(end, count, min(ENTRIES_MAX, MERGED_BOUNDS_MAX // max(1, len(facts.schema.columns))))
 
 
+def _rows(content: int, one: ShownFile) -> int:
+    """The rows that an entry counts: those of a data file, or the hidden ones."""
+    return int(one.file.rows) if content == DATA else len(one.hidden)
+
+
 def _unchanged(some: Sequence[Sequence[ShownFile]], others: Sequence[Sequence[ShownFile]]) -> bool:
     """Whether commits have the same files."""
     return len(some) == len(others) and all(
@@ -250,7 +300,8 @@ def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
 def _pages(files: Sequence[ShownFile]) -> Iterator[Sequence[ShownFile]]:
     """The files of each manifest. Where one ends is told by the file, so another file more or less changes only one."""
     if len(files) <= ENTRIES_MAX:
-        yield files
+        if files:
+            yield files
         return
     begin = 0
     for at, one in enumerate(files, 1):

@@ -1,7 +1,7 @@
 """Ranges of versions that stay the same from head to head, so that what was made for one head serves the next.
 
-They are aligned: their sizes are powers of four, and each begins at a multiple of its size. A new version adds a range
-of one, and three such ranges and it become one of four.
+They are aligned: their sizes are powers of a width, and each begins at a multiple of its size. A new version adds a
+range of one; when as many such ranges as the width are complete, they become one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 WIDTH: Final = 4
 
 
-def cover(end: int) -> Iterator[range]:
+def cover(end: int, width: int = WIDTH) -> Iterator[range]:
     """The largest aligned ranges that together are all versions below `end`, in order."""
     begin = 0
     while begin < end:
         size = 1
-        while begin % (size * WIDTH) == 0 and begin + size * WIDTH <= end:
-            size *= WIDTH
+        while begin % (size * width) == 0 and begin + size * width <= end:
+            size *= width
         yield range(begin, begin + size)
         begin += size
 
@@ -35,8 +35,17 @@ def merged_cover(end: int, count: Callable[[range], int], together_max: int) -> 
     return found
 
 
-def parts(whole: range) -> Iterator[range]:
-    """The four ranges that a larger one is made of."""
-    size = len(whole) // WIDTH
+def parts(whole: range, width: int = WIDTH) -> Iterator[range]:
+    """The ranges that a larger one is made of."""
+    size = len(whole) // width
     for begin in range(whole.start, whole.stop, size):
         yield range(begin, begin + size)
+
+
+def smallest_with(first: int, last: int, width: int = WIDTH) -> range:
+    """The smallest aligned range that has both versions."""
+    size = 1
+    while first // size != last // size:
+        size *= width
+    begin = first // size * size
+    return range(begin, begin + size)

@@ -38,7 +38,8 @@ def table_metadata(
 ) -> dict[str, Any]:
     """The metadata with these snapshots by ascending version; the last one is the table's current one.
 
-    A restore has no parent: it shows rows again whose deletion clients relied on, so none may try a commit across it.
+    A snapshot has a parent if its manifests say what went since then: clients try a commit again across no other.
+    A restore has none, because it shows rows again whose deletion clients relied on.
     """
     head = snapshots[-1]
     used = {one.schema.schema_version: one.schema for one in snapshots}
@@ -49,9 +50,7 @@ def table_metadata(
     next_row_id = 0
     for one in snapshots:
         end = max(next_row_id, one.totals.row_ids)
-        found = _snapshot(table, one, next_row_id, end)
-        follows = listed and one.commit.operation != common_pb2.OPERATION_RESTORE
-        listed.append(found | ({"parent-snapshot-id": listed[-1]["snapshot-id"]} if follows else {}))
+        listed.append(_snapshot(table, one, next_row_id, end))
         next_row_id = end
     whole = {
         "format-version": table.format,
@@ -109,7 +108,7 @@ def empty_metadata(table: TableFacts, properties: Mapping[str, str]) -> dict[str
 def _snapshot(table: TableFacts, made: MadeSnapshot, first: int, end: int) -> dict[str, Any]:
     commit, totals = made.commit, made.totals
     summary = {
-        "operation": OPERATIONS.get(commit.operation, "overwrite"),
+        "operation": _operation(made),
         "laketx.version": str(made.version),
         "laketx.operation": common_pb2.Operation.Name(commit.operation).removeprefix("OPERATION_").lower(),
         "total-data-files": str(totals.files),
@@ -130,7 +129,18 @@ def _snapshot(table: TableFacts, made: MadeSnapshot, first: int, end: int) -> di
         "schema-id": made.schema.schema_version,
         "summary": summary,
     }
+    if made.follows and commit.operation != common_pb2.OPERATION_RESTORE:
+        found["parent-snapshot-id"] = made.snapshot_id - 1
     return found | ({"first-row-id": first, "added-rows": end - first} if table.format >= 3 else {})
+
+
+def _operation(made: MadeSnapshot) -> str:
+    """What a commit did to files. Clients look for removed files and hidden rows in no `append`, for new files in no
+    `delete`.
+    """
+    found = OPERATIONS.get(made.commit.operation, "overwrite")
+    is_more = {"append": made.removes_files, "delete": made.adds_files}.get(found, False)
+    return "overwrite" if is_more else found
 
 
 def _refs(head: MadeSnapshot, snapshots: Sequence[MadeSnapshot], tags: Iterable[read_pb2.Tag]) -> dict[str, Any]:

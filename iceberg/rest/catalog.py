@@ -96,7 +96,7 @@ class Catalog:
 
     def shown_files(self, table: TableView) -> Sequence[ShownFile]:
         """The files of the snapshot of the view's version."""
-        return self._tables.shown_files(table)
+        return self._tables.shown_files(table, self.form)
 
     # -- storage
 

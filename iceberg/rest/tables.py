@@ -13,6 +13,7 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from iceberg.commits.properties import shown_properties
+from iceberg.commits.txn_ids import folder_id
 from iceberg.generated_files import GeneratedFiles
 from iceberg.locations import location_of
 from iceberg.metadata.facts import METADATA, MadeFile, MadeSnapshot, ShownFile, TableFacts
@@ -64,9 +65,9 @@ class _Memory:
     """What is remembered of a table."""
 
     made_s: float
-    snapshots: Snapshots
     files: GeneratedFiles
     location: str
+    snapshots: dict[int, Snapshots] = field(default_factory=dict)  # by format
     lock: threading.Lock = field(default_factory=threading.Lock)
     made: dict[tuple[int, int], MadeSnapshot] = field(default_factory=dict)  # by format and version
     loaded: dict[int, tuple[object, Loaded]] = field(default_factory=dict)  # by format: what it was made of
@@ -103,11 +104,11 @@ class Tables:
             self._judge(table, can_show=True)
             return found
 
-    def shown_files(self, table: TableView) -> Sequence[ShownFile]:
+    def shown_files(self, table: TableView, form: int) -> Sequence[ShownFile]:
         """The files of the table's newest version, as its snapshot has them."""
         memory, schemas = self._memory(table), self.schemas(table)
         with memory.lock:
-            return memory.snapshots.shown(table, schemas, table.meta.head_version)
+            return _snapshots(memory, form).shown(table, schemas, table.meta.head_version)
 
     def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
         """The table's schemas, which are asked for when there is a newer one."""
@@ -136,7 +137,7 @@ class Tables:
                 folder = f"{table.folder}/{FOLDER}"
                 files = GeneratedFiles(folder)
                 location = location_of(folder).rstrip("/")
-                found = _Memory(now, Snapshots(location, files.put_once), files, location)
+                found = _Memory(now, files, location)
             self._memories[table.table_id] = found
             if len(self._memories) > TABLES_MAX:
                 self._memories.popitem(last=False)
@@ -155,7 +156,7 @@ class Tables:
             return known[1]
         schemas = self.schemas(table)
         made = self._all_made(memory, table, schemas, versions, form)
-        mapping = memory.snapshots.mapping(table, schemas, [one.version for one in made])
+        mapping = _snapshots(memory, form).mapping(table, schemas, [one.version for one in made])
         facts = TableFacts(table.meta, memory.location, form)
         properties = shown_properties(table.meta.properties) | data_path(location_of(table.folder))
         document = table_metadata(facts, schemas, made, tags, mapping, properties)
@@ -192,7 +193,7 @@ class Tables:
         self, memory: _Memory, table: TableView, schemas: Sequence[catalog_pb2.SchemaVersion], version: int, form: int
     ) -> MadeSnapshot:
         if (form, version) not in memory.made:
-            memory.made[form, version] = memory.snapshots.make(table, schemas, version, form)
+            memory.made[form, version] = _snapshots(memory, form).make(table, schemas, version)
         return memory.made[form, version]
 
     # -- what was given out stays readable
@@ -231,6 +232,13 @@ class Tables:
         return held[::-1]
 
 
+def _snapshots(memory: _Memory, form: int) -> Snapshots:
+    """Each format has its own: snapshots are made in the order of their versions, to list what went in between."""
+    if form not in memory.snapshots:
+        memory.snapshots[form] = Snapshots(memory.location, form, memory.files.put_once)
+    return memory.snapshots[form]
+
+
 def pin(client: MetaClient, table_id: str, versions: Sequence[int], hold_s: float) -> None:
     """Keeps versions readable for a time, and is not renewed."""
     wanted = [read_pb2.TableVersion(table_id=table_id, version=version) for version in versions]
@@ -247,7 +255,7 @@ def answer_of(loaded: Loaded, config: dict[str, str], credentials: Sequence[dict
     head: dict[str, Any] = {"metadata-location": loaded.location, "config": config}
     if credentials:
         head["storage-credentials"] = credentials
-    return json.dumps(head).encode()[:-1] + b', "metadata": ' + with_fresh_folder(loaded.metadata) + b"}"
+    return json.dumps(head).encode()[:-1] + b', "metadata": ' + with_own_folder(loaded) + b"}"
 
 
 def staged_body(metadata: bytes, config: dict[str, str], credentials: Sequence[dict[str, Any]]) -> bytes:
@@ -255,14 +263,19 @@ def staged_body(metadata: bytes, config: dict[str, str], credentials: Sequence[d
     head: dict[str, Any] = {"config": config}
     if credentials:
         head["storage-credentials"] = credentials
-    return json.dumps(head).encode()[:-1] + b', "metadata": ' + with_fresh_folder(metadata) + b"}"
+    return json.dumps(head).encode()[:-1] + b', "metadata": ' + _in_folder(metadata, uuid7()) + b"}"
 
 
 def commit_answer(loaded: Loaded) -> bytes:
     """The answer to a commit."""
     head = json.dumps({"metadata-location": loaded.location}).encode()
-    return head[:-1] + b', "metadata": ' + with_fresh_folder(loaded.metadata) + b"}"
+    return head[:-1] + b', "metadata": ' + with_own_folder(loaded) + b"}"
 
 
-def with_fresh_folder(metadata: bytes) -> bytes:
-    return metadata.replace(WRITES_GO.encode(), uuid7().encode())
+def with_own_folder(loaded: Loaded) -> bytes:
+    """The metadata with a new folder for files, whose name holds the version."""
+    return _in_folder(loaded.metadata, folder_id(loaded.snapshots[-1].version))
+
+
+def _in_folder(metadata: bytes, folder: str) -> bytes:
+    return metadata.replace(WRITES_GO.encode(), folder.encode())

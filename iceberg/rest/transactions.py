@@ -68,15 +68,15 @@ class Transactions:
         if table.meta.primary_key and wanted.snapshots:
             raise refused(keyed(table.name))
         schemas = self._catalog.schemas(table)
-        alteration, since = self._writes.judged(table, schemas, wanted)
-        if not wanted.snapshots:
+        rows = read_append(table.folder, table.table_id, wanted.snapshots) if wanted.snapshots else None
+        alteration, since = self._writes.judged(table, schemas, wanted, rows)
+        if rows is None:
             return TablePart(table, schemas, since, alteration=alteration if alteration.ByteSize() else None)
         if alteration.ByteSize():
             raise refused(
                 f"the commit of {table.name} changes rows, and columns or properties: in a transaction over several "
                 "tables it does one of them"
             )
-        rows = read_append(table.folder, table.table_id, wanted.snapshots)
         if wanted.appends:
             check_append(table.meta, schemas, rows)
             return TablePart(table, schemas, since, rows)

@@ -20,6 +20,7 @@ from iceberg.commits.properties import (
     kept_names,
     kept_properties,
     rebases_appends,
+    repeats_appends,
     shown_properties,
 )
 from iceberg.commits.replaces import new_definition, replace_table, schema_named, schema_of
@@ -242,7 +243,7 @@ class Writes:
 
     def _apply(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
         meta, schemas = table.meta, self._catalog.schemas(table)
-        alteration, since = self.judged(table, schemas, wanted)
+        alteration, since = self.judged(table, schemas, wanted, found)
         if alteration.ByteSize() and not wanted.appends:
             raise refused("a commit that deletes rows changes neither the schema nor properties: make two commits")
         if alteration.ByteSize():
@@ -267,7 +268,7 @@ class Writes:
                     abandon(self._client, table.folder, table.table_id, wanted.snapshots)
 
     def judged(
-        self, table: TableView, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted
+        self, table: TableView, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted, rows: Append | None
     ) -> tuple[common_pb2.Alteration, int | None]:
         """What a commit changes of the table's columns and properties, and the version whose rows it must still have.
 
@@ -281,7 +282,11 @@ class Writes:
             self._check(meta, schemas, wanted, is_there=False)  # a table that changed is told first: to be loaded again
             raise
         is_there = wanted.schema is not None and not alteration.schema_changes
-        return alteration, self._check(meta, schemas, wanted, is_there=is_there)
+        since = self._check(meta, schemas, wanted, is_there=is_there)
+        loaded = rows.loaded if rows is not None and wanted.appends_unchecked else None
+        if since is not None and loaded is not None and not repeats_appends(meta.properties):
+            since = min(since, loaded)
+        return alteration, since
 
     def _alteration(self, meta: catalog_pb2.Table, now: Mapping[str, Any], wanted: Wanted) -> common_pb2.Alteration:
         """Empty where the table is so already."""

@@ -160,25 +160,6 @@ def test_an_overwrite_that_matched_nothing_comes_once(lake: Lake, server: Server
     assert ids(lake.table("shop.daily")) == [1, 2]
 
 
-def test_a_client_does_not_try_again_unless_the_table_says_so(lake: Lake, server: Server) -> None:
-    """A second try would bring rows back: it doesn't see that another writer truncated the table."""
-    theirs = made(server, "truncated")
-    theirs.append(numbers([1, 2]))
-    assert theirs.refresh().properties["commit.retry.num-retries"] == "0"
-    rows = theirs.scan().to_arrow()
-    lake.table("shop.truncated").truncate()
-    with pytest.raises(exceptions.CommitFailedException):
-        theirs.overwrite(rows)
-    assert ids(lake.table("shop.truncated")) == []
-    for said, shown in (("7", "7"), ("0", "0"), (None, "0")):
-        with catalog_of(server, 2).load_table("shop.truncated").transaction() as alters:
-            if said is None:
-                alters.remove_properties("commit.retry.num-retries")
-            else:
-                alters.set_properties({"commit.retry.num-retries": said})
-        assert theirs.refresh().properties["commit.retry.num-retries"] == shown
-
-
 def test_appends_by_pyiceberg_try_again_and_none_is_lost(lake: Lake, server: Server, folder: Path) -> None:
     made(server, "patient", properties=PATIENT)
 

@@ -85,6 +85,39 @@ def test_spark_reads_metadata_tables(lake: Lake, server: Server, tmp_path: Path)
     assert "TABLE_OR_VIEW_NOT_FOUND" in answers[-1]["error"]
 
 
+REMOVED = (
+    "SELECT status, count(*) FROM lake.shop.{0}.entries GROUP BY status ORDER BY status",
+    "SELECT sum(record_count), count(*) FROM lake.shop.{0}.files",
+    "SELECT sum(deleted_data_files_count), sum(added_data_files_count) FROM lake.shop.{0}.manifests",
+    "SELECT operation FROM lake.shop.{0}.snapshots ORDER BY committed_at",
+    "SELECT sum(record_count) FROM lake.shop.{0}.partitions",
+    "CALL lake.system.create_changelog_view(table => 'shop.{0}', changelog_view => 'changed')",
+    "SELECT _change_type, id, _commit_snapshot_id FROM changed ORDER BY _commit_snapshot_id, id",
+    "DELETE FROM lake.shop.{0} WHERE id = 4",
+    "SELECT id FROM lake.shop.{0}",
+)
+
+
+@pytest.mark.parametrize("inlined", ["0", "100"], ids=["files", "inlined"])
+def test_spark_reads_what_was_removed(lake: Lake, server: Server, tmp_path: Path, inlined: str) -> None:
+    name = f"removed_{inlined}"
+    properties = {"write.inline.rows": inlined}
+    ours = lake.create_table(f"shop.{name}", "id bigint, day string", partition_by=["day"], properties=properties)
+    ours.append([{"id": 1, "day": "a"}, {"id": 2, "day": "b"}])
+    ours.append([{"id": 3, "day": "a"}, {"id": 4, "day": "b"}])
+    ours.truncate(partition={"day": "a"})
+    ours.delete("id = 2")
+    answers = run_statements(server.url, tmp_path, "v3", [one.format(name) for one in REMOVED])
+    assert [one.get("error", "") for one in answers] == [""] * len(REMOVED)
+    entries, files, manifests, operations, partitions, _, changes, _, left = (one["rows"] for one in answers)
+    assert entries == [[1, 1], [2, 1]]
+    assert (files, partitions, left) == ([[1, 1]], [[1]], [])
+    assert manifests == [[1, 1]]
+    assert operations == [["append"], ["append"], ["append"], ["delete"], ["delete"]]
+    inserted = [["INSERT", 1, 2], ["INSERT", 2, 2], ["INSERT", 3, 3], ["INSERT", 4, 3]]
+    assert changes == [*inserted, ["DELETE", 1, 4], ["DELETE", 3, 4], ["DELETE", 2, 5]]
+
+
 REPLACES = (
     "CREATE NAMESPACE lake.{0}",
     """

@@ -22,9 +22,10 @@ from iceberg.metadata import manifests
 from iceberg.metadata.avro_bytes import encoder
 from iceberg.metadata.avro_files import avro_name
 from iceberg.metadata.deletes import puffin, vector
-from iceberg.metadata.facts import MadeFile, MadeSnapshot, ShownFile, SnapshotFacts, TableFacts
+from iceberg.metadata.facts import MadeFile, MadeSnapshot, RemovedFiles, ShownFile, SnapshotFacts, TableFacts
 from iceberg.metadata.manifests import Manifests
-from iceberg.metadata.ranges import cover, merged_cover, parts
+from iceberg.metadata.ranges import cover, merged_cover, parts, smallest_with
+from iceberg.metadata.table_metadata import table_metadata
 from iceberg.metadata.values import bound_of, decimal_bytes, plain_of
 from laketx import InputError
 from metaservice.shared.column_types import read_type
@@ -114,11 +115,14 @@ SCHEMA = catalog_pb2.SchemaVersion(columns=[catalog_pb2.Column(name="id", type="
 TABLE = TableFacts(catalog_pb2.Table(table_id="t"), "file:///t/_iceberg")
 
 
-def snapshot_of(made: Manifests, version: int, files: Iterable[ShownFile]) -> MadeSnapshot:
+def snapshot_of(
+    made: Manifests, version: int, files: Iterable[ShownFile], removed: RemovedFiles | None = None
+) -> MadeSnapshot:
     by_version: dict[int, list[ShownFile]] = {}
     for one in files:
         by_version.setdefault(one.entry.added_version, []).append(one)
-    return made.snapshot(SnapshotFacts(read_pb2.Version(version=version), SCHEMA, by_version))
+    commit = read_pb2.Version(version=version, operation=common_pb2.OPERATION_INSERT)
+    return made.snapshot(SnapshotFacts(commit, SCHEMA, by_version, removed=removed))
 
 
 def manifests_in(store: Store, made: MadeSnapshot) -> list[Any]:
@@ -199,6 +203,30 @@ def test_only_changed_vectors_are_written() -> None:
         assert len(BitMap64.deserialize(blob[8:-4])) == place["record_count"]
 
 
+def test_what_went_is_in_manifests_of_its_own() -> None:
+    store = Store()
+    made = Manifests(TABLE, store.put)
+    files = [shown(1, (0,)), shown(2, (1,)), shown(3)]
+    first = snapshot_of(made, 3, files)
+    vectors = {one["data_file"]["content_offset"] for one in entries_in(store, first, content=1)}
+    now = replace(files[1], hidden=BitMap64([1, 2]), hidden_version=4)
+    last = snapshot_of(made, 4, [now, files[2]], RemovedFiles([files[0]], [files[1]]))
+    gone = [[one for one in entries_in(store, last, content) if one["status"] == 2] for content in (0, 1)]
+    assert [one["data_file"]["file_path"] for one in gone[0]] == [files[0].path]
+    assert [one["data_file"]["referenced_data_file"] for one in gone[1]] == [files[0].path, files[1].path]
+    assert {one["data_file"]["content_offset"] for one in gone[1]} == vectors
+    numbers = [
+        [(one["snapshot_id"], one["sequence_number"], one["file_sequence_number"]) for one in each] for each in gone
+    ]
+    assert numbers == [[(5, 2, 2)], [(5, 2, 2), (5, 3, 3)]]
+    counts = ("added_files_count", "existing_files_count", "deleted_files_count", "deleted_rows_count")
+    listed = [[one[name] for name in counts] for one in manifests_in(store, last) if one["deleted_files_count"]]
+    assert listed == [[0, 0, 1, 10], [0, 0, 2, 2]]
+    assert (last.totals.files, last.totals.hidden) == (2, 2)
+    shown_as = [one["summary"]["operation"] for one in table_metadata(TABLE, [SCHEMA], [first, last], [])["snapshots"]]
+    assert shown_as == ["append", "overwrite"]
+
+
 def test_many_files_of_a_commit_have_several_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "ENTRIES_MAX", 8)
     store = Store()
@@ -222,6 +250,19 @@ def test_ranges_cover_all_versions_once(end: int) -> None:
     assert len(fresh) == 1
     for one in fresh:
         assert len(one) == 1 or list(chain.from_iterable(parts(one))) == list(one)
+
+
+@given(ends=st.lists(st.integers(0, 5_000), min_size=2, max_size=2), width=st.sampled_from([4, 32]))
+def test_two_versions_share_a_range_from_the_end_of_the_smallest_one_on(ends: list[int], width: int) -> None:
+    first, last = sorted(ends)
+    found = smallest_with(first, last, width)
+
+    def share(end: int) -> bool:
+        return any(first in one and last in one for one in cover(end, width))
+
+    assert share(found.stop)
+    assert first == last or not share(found.stop - 1)
+    assert share(found.stop + len(found) // 2)
 
 
 @given(end=st.integers(0, 5_000), most=st.integers(0, 100), a_version=st.integers(1, 3))

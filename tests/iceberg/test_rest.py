@@ -62,7 +62,7 @@ def test_a_commit_is_seen_at_once(lake: Lake, server: Server, form: int) -> None
         assert shown.refresh().scan().to_arrow().num_rows == count
         assert shown.current_snapshot().snapshot_id == count + 1
     assert [one.snapshot_id for one in shown.snapshots()] == [5, 6, 7, 8]
-    assert [one.parent_snapshot_id for one in shown.snapshots()] == [None, 5, 6, 7]
+    assert [one.parent_snapshot_id for one in shown.snapshots()] == [4, 5, 6, 7]
 
 
 def test_tags_stay_shown(lake: Lake, server: Server) -> None:

@@ -7,7 +7,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg.commits.txn_ids import NEAR_MS, UUID7, derived_id, folder_of
+from iceberg.commits.txn_ids import NEAR_MS, UUID7, derived_id, folder_id, folder_of, loaded_version
 
 TABLES = st.uuids(version=4).map(str)
 SNAPSHOTS = st.integers(0, (1 << 63) - 1)
@@ -41,3 +41,11 @@ def test_a_folder_gives_its_id_if_all_files_lie_in_it_and_it_is_of_that_day(
     assert folder_of([*inside, f"{other}/c.parquet"], time_ms) == ""
     assert folder_of(["data/a.parquet"], time_ms) == ""
     assert folder_of([], time_ms) == ""
+
+
+@given(versions=st.lists(st.integers(0, (1 << 40) - 1), min_size=1))
+def test_folders_hold_the_version_that_was_loaded(versions: list[int]) -> None:
+    folders = [folder_id(version) for version in versions]
+    assert all(UUID7.match(one) for one in folders)
+    assert loaded_version([f"{one}/day=1/a.parquet" for one in folders]) == min(versions)
+    assert loaded_version(["data/a.parquet", f"{derived_id('t', 1, 2)}/a.parquet"]) is None

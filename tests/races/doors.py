@@ -130,9 +130,10 @@ def _partitions(statement: Statement) -> Any:
 
 
 class Iceberg(Door):
-    """pyiceberg over the REST catalog: it loads a table first, and fails after a 409.
+    """pyiceberg over the REST catalog: it loads a table first, and after a 409 it looks, and tries again.
 
-    What an append was computed from is no client's and no catalog's to know, so appends bring rows from elsewhere.
+    It says what it read by the filters of deletes and overwrites, and by the keys of an upsert. So appends bring rows
+    from elsewhere.
     """
 
     name = "Iceberg, pyiceberg"
@@ -149,7 +150,7 @@ class Iceberg(Door):
         if keyed or statement.defines or statement.name == "RESTORE" or statement.name.startswith("REPLACE"):
             return False
         if statement.kind is Kind.CHANGE:
-            return statement.name in ("DELETE", "UPDATE")
+            return statement.name in ("DELETE", "UPDATE", "MERGE upsert", "MERGE insert only")
         is_copy = statement.kind is Kind.OVERWRITE and bool(statement.copies)
         return statement.kind in (Kind.INSERT, Kind.OVERWRITE) and (not statement.reads or is_copy)
 
@@ -164,10 +165,22 @@ class Iceberg(Door):
             rows = found.scan(row_filter=statement.where).to_arrow().to_pylist()
             changed = pa.Table.from_pylist([row | {"n": row["n"] + 10} for row in rows], schema=ARROW)
             found.upsert(changed, join_cols=["day", "id"])
+        elif statement.kind is Kind.CHANGE:
+            self._merge(found, statement)
         elif statement.name.startswith("TRUNCATE"):
             found.delete(_filter(statement))
         else:
             self._bring(found, statement)
+
+    def _merge(self, table: Any, statement: Statement) -> None:
+        target, updates = statement.target, statement.name == "MERGE upsert"
+        where = f"day = '{target.day}' AND id IN ({target.id}, {target.new})"
+        known = {row["id"]: row["n"] for row in table.scan(row_filter=where).to_arrow().to_pylist()}
+        rows = _dicts(((target.id, target.day, 5), (target.new, target.day, 7)))
+        merged = [row | {"n": row["n"] + known.get(row["id"], 0)} for row in rows] if updates else rows
+        table.upsert(
+            pa.Table.from_pylist(merged, schema=ARROW), join_cols=["day", "id"], when_matched_update_all=updates
+        )
 
     def _bring(self, table: Any, statement: Statement) -> None:
         if statement.copies:
@@ -312,7 +325,7 @@ class Verbs(Door):
 def make_table(lake: Lake, name: str, profile: str, *, keyed: bool, inlined: bool) -> None:
     """With two versions of rows, so that compactions have something to do."""
     key: dict[str, Any] = {"primary_key": ["id", "day"], "buckets": 1} if keyed else {}
-    said = {} if inlined else {"write.inline.rows": "0"}
+    said = {"user.iceberg.commit.retry.min-wait-ms": "10"} | ({} if inlined else {"write.inline.rows": "0"})
     table = lake.create_table(name, SCHEMA, partition_by=["day"], profile=profile, properties=said, **key)
     for rows in (FIRST, BASE[len(FIRST) :]):
         (table.upsert if keyed else table.append)(_dicts(rows))

@@ -58,6 +58,21 @@ def test_races_of_iceberg(of_iceberg: Course) -> None:
     check(of_iceberg, SEED, 8)
 
 
+def test_second_tries_of_iceberg(of_iceberg: Course) -> None:
+    """pyiceberg looks at what removed the rows that it read, and the catalog at new rows beside those of an upsert."""
+    names = [("OVERWRITE all, copy", "TRUNCATE"), ("UPDATE", "DELETE"), ("MERGE insert only", "INSERT values")]
+    pairs = [
+        replace(pair, inlined=inlined)
+        for pair in of_iceberg.pairs()
+        if (pair.later.name, pair.earlier.name) in names and pair.place == "same row"
+        if pair.profile == "delta_serializable" and pair.boundary is Boundary.BEGIN
+        for inlined in (False, True)
+    ]
+    results = [of_iceberg.play(pair) for pair in pairs]
+    assert [str(one) for one in results if not one.is_right] == []
+    assert [one.outcome for one in results] == ["conflicts"] * 2 * len(names)
+
+
 def test_races_with_spark(with_spark: Course) -> None:
     check(with_spark, SEED, 10)
 

@@ -61,7 +61,7 @@ BUGS: Final = (
     Bug(
         "files in manifests have the sequence number after that of their rows",
         ICEBERG + "metadata/entries.py",
-        (("sequence_of(added), one.sequence)", "sequence_of(added), one.sequence + 1)"),),
+        (("sequence_of(added), one.sequence,", "sequence_of(added), one.sequence + 1,"),),
         own_tests=("tests/iceberg/test_entries.py", "-k", "data_file"),
     ),
     Bug(
@@ -126,6 +126,36 @@ BUGS: Final = (
         ICEBERG + "metadata/facts.py",
         (("return max(self.hidden_version, self.entry.added_version)", "return self.entry.added_version"),),
         own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "stays_deleted"),
+    ),
+    Bug(
+        "snapshots of Iceberg don't list the files that a commit removed",
+        ICEBERG + "metadata/manifests.py",
+        (("        if not facts.removed:\n", "        if True:\n"),),
+        own_tests=("tests/iceberg/test_removed_files.py", "-k", "undone or come_once"),
+    ),
+    Bug(
+        "a commit of Iceberg that adds rows and removes files is said to be an append",
+        ICEBERG + "metadata/table_metadata.py",
+        (('{"append": made.removes_files,', '{"append": False,'),),
+        own_tests=("tests/iceberg/test_removed_files.py", "-k", "became_one or stay"),
+    ),
+    Bug(
+        "a snapshot of Iceberg whose predecessor is not known has a parent",
+        ICEBERG + "metadata/table_metadata.py",
+        (("    if made.follows and commit", "    if made.version and commit"),),
+        own_tests=("tests/iceberg/test_removed_files.py", "-k", "no_parent"),
+    ),
+    Bug(
+        "a delete changes the file that shows inlined rows to Iceberg's clients",
+        ICEBERG + "live_files.py",
+        ((" and (self._is_keyed or not file.inlined):", ":"),),
+        own_tests=("tests/iceberg/test_removed_files.py", "-k", "files_of_inlined"),
+    ),
+    Bug(
+        "a second try of an append by pyiceberg is judged by the table that it loaded last",
+        ICEBERG + "rest/writes.py",
+        (("            since = min(since, loaded)\n", "            since = max(since, loaded)\n"),),
+        own_tests=("tests/iceberg/test_removed_files.py", "-k", "upsert"),
     ),
     Bug(
         "a change of Iceberg's clients may begin before other commits",
