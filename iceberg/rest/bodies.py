@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -18,6 +19,9 @@ BODY_S: Final = 60.0
 WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 VALUES_MAX: Final = 1_000_000  # of a body, by its commas and brackets
 DEPTH_MAX: Final = 200
+_SIGNS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)  # texts, and brackets outside
+OPENING: Final = (b"[", b"{")
+CLOSING: Final = (b"]", b"}")
 
 
 class Bodies:
@@ -68,13 +72,12 @@ def json_of(body: bytearray) -> Mapping[str, Any]:
     values = sum(body.count(each) for each in (b",", b"[", b"{"))
     if values > VALUES_MAX:
         raise RestError(400, "BadRequestException", f"the request has {values} values, more than {VALUES_MAX}")
+    if _is_deeper(body, DEPTH_MAX):
+        raise RestError(400, "BadRequestException", f"the request is nested deeper than {DEPTH_MAX} levels")
     try:
         found = json.loads(body, parse_constant=_no_number)
-        is_deep = _is_deeper(found, DEPTH_MAX)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RestError(400, "BadRequestException", f"the request is no JSON: {error}") from error
-    if is_deep:
-        raise RestError(400, "BadRequestException", f"the request is nested deeper than {DEPTH_MAX} levels")
     if not isinstance(found, dict):
         raise RestError(400, "BadRequestException", "the request is no JSON object")
     return found
@@ -84,16 +87,17 @@ def _no_number(word: str) -> float:
     raise ValueError(f"{word} is no number")
 
 
-def _is_deeper(value: Any, most: int) -> bool:
-    level = [value]
-    for _ in range(most + 1):
-        level = [
-            part
-            for one in level
-            if isinstance(one, dict | list)
-            for part in (one.values() if isinstance(one, dict) else one)
-            if isinstance(part, dict | list)
-        ]
-        if not level:
-            return False
-    return True
+def _is_deeper(body: bytearray, most: int) -> bool:
+    """Whether brackets are nested deeper, before anything is built of them."""
+    if sum(map(body.count, OPENING)) <= most:
+        return False
+    depth = 0
+    for found in _SIGNS.finditer(body):
+        sign = found[0]
+        if sign in OPENING:
+            depth += 1
+            if depth > most:
+                return True
+        elif sign in CLOSING:
+            depth -= 1
+    return False

@@ -1,4 +1,7 @@
-"""Connections of HTTP that end: one whose client sends half a request, or takes no answer, is closed."""
+"""Connections of HTTP that end: one whose client sends half a request, or takes no answer, is closed.
+
+There is a limit of their number: each takes a file descriptor, and strangers can open any number.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 HEAD_S: Final = 20.0  # until the head of a request is there, and for the rest of a request that was answered before
 TAKE_S: Final = 60.0  # until a client takes the next part of an answer
 HEAD_BYTES_MAX: Final = 64 << 10
+CONNECTIONS_MAX: Final = 500  # a process often may have 1,024 open files, and those of tables are among them
+FULL: Final = (
+    b'{"error": {"message": "the catalog has too many connections: try again later", '
+    b'"type": "SlowDownException", "code": 503}}'
+)
+REFUSAL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(FULL), FULL)
+)
 
 
 class TimedConnection(H11Protocol):
@@ -17,12 +29,17 @@ class TimedConnection(H11Protocol):
 
     head_s = HEAD_S
     take_s = TAKE_S
+    connections_max = CONNECTIONS_MAX
     _head: asyncio.TimerHandle | None = None
     _take: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait_for_head()
+        if len(self.connections) > self.connections_max:
+            transport.write(REFUSAL)
+            transport.close()
+        else:
+            self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop(self._head)

@@ -156,8 +156,11 @@ def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (b"", "no JSON"),
         (b"[]", "no JSON object"),
-        (b"[" * 100_000, "no JSON"),
+        (b"[" * 100_000, "nested deeper"),
         (b'{"a":' * 300 + b"1" + b"}" * 300, "nested deeper"),
+        (b'{"a\\"}]":[' * 300, "nested deeper"),
+        (b"[[" * 150 + b'"' + b'\\"' * 4_000_000, "nested deeper"),
+        (b"[],[" * 150 + b'"' + b'\\"' * 4_000_000, "no JSON"),
         (b"[" + b"0," * 1_000_001 + b"0]", "more than 1000000"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": -Infinity}', "-Infinity"),
@@ -181,6 +184,8 @@ def test_json_within_its_bounds_is_taken() -> None:
     for _ in range(190):
         deep = {"a": deep}
     assert json_of(bytearray(json.dumps(deep).encode())) == deep
+    wide = {"a": ["[[[", '\\"{{{'] * 1_000, "b": [[{}]] * 1_000}
+    assert json_of(bytearray(json.dumps(wide).encode())) == wide
 
 
 # -- connections -------------------------------------------------------------------------------------------------------
@@ -193,6 +198,10 @@ class Hasty(TimedConnection):
 
 class Patient(TimedConnection):
     head_s = 1.0
+
+
+class Few(TimedConnection):
+    connections_max = 2
 
 
 async def answers(scope: Any, receive: Any, send: Any) -> None:
@@ -246,6 +255,28 @@ def test_half_sent_requests_end() -> None:
             assert taken(connection) > 70_000, "the answer comes, and then the end"
         with socket.create_connection(("127.0.0.1", port), ANSWER_S) as connection, pytest.raises(OSError):
             drip(connection)
+
+
+def test_connections_beyond_the_limit_are_refused() -> None:
+    with serving(Few) as port:
+        held = [socket.create_connection(("127.0.0.1", port), ANSWER_S) for _ in range(2)]
+        try:
+            with socket.create_connection(("127.0.0.1", port), ANSWER_S) as third:
+                assert third.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
+        finally:
+            for connection in held:
+                connection.close()
+        deadline = time.monotonic() + ANSWER_S
+        while (answer := asked(port)) == 503 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert answer == 200
+
+
+def asked(port: int) -> int:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/70000", timeout=ANSWER_S).status_code
+    except httpx.TransportError:  # the refusal went with the connection
+        return 503
 
 
 def test_answers_that_nobody_takes_end() -> None:
