@@ -18,31 +18,17 @@ from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
 from worker.base.values import EPOCH, INTEGERS, MICROSECOND, TIMES, raw_value, wire_value
 from worker.read.avro import AvroLimits, read_avro
-from worker.read.avro_values import AvroError, Field, Fields, Kind
+from worker.read.avro_values import AvroError, Field, Fields, Kind, Record
+from worker.read.iceberg_manifests import DATA, DATA_FILE, DELETED, EQUALITY, MANIFEST, PARQUET, PUFFIN
 from worker.read.vectors import read_positions, read_vector
 
-DELETED: Final = 2  # the status of an entry that is gone
-DATA: Final = 0  # what an entry's file has; 1: positions of hidden rows
-EQUALITY: Final = 2
 DATE_BYTES: Final = 4
+LISTED: Final[Fields] = {**MANIFEST, "sequence_number": Field(Kind.WHOLE)}
+BOUNDS: Final = ("null_value_counts", "lower_bounds", "upper_bounds")
 ENTRY: Final[Fields] = {
     "status": Field(Kind.WHOLE, is_required=True),
     "sequence_number": Field(Kind.WHOLE),
-    "data_file": {
-        "content": Field(Kind.WHOLE),
-        "file_path": Field(Kind.TEXT, is_required=True),
-        "file_format": Field(Kind.TEXT, is_required=True),
-        "partition": Field(Kind.VALUES),
-        "record_count": Field(Kind.WHOLE, is_required=True),
-        "file_size_in_bytes": Field(Kind.WHOLE, is_required=True),
-        "null_value_counts": Field(Kind.PAIRS),
-        "lower_bounds": Field(Kind.PAIRS),
-        "upper_bounds": Field(Kind.PAIRS),
-        "key_metadata": Field(Kind.BYTES),
-        "referenced_data_file": Field(Kind.TEXT),
-        "content_offset": Field(Kind.WHOLE),
-        "content_size_in_bytes": Field(Kind.WHOLE),
-    },
+    "data_file": {**DATA_FILE, **dict.fromkeys(BOUNDS, Field(Kind.PAIRS))},
 }
 
 
@@ -59,19 +45,28 @@ class Entry:
         return str(self.file["file_path"])
 
 
-def read_entries(io: Any, manifest: Any) -> list[Entry]:
-    """Of one manifest. An entry without a sequence number has its manifest's."""
+def read_manifests(io: Any, manifest_list: str) -> list[Record]:
+    """What the list of a snapshot says of its manifests."""
+    return list(_records(io, manifest_list, LISTED, "list of manifests"))
+
+
+def read_entries(io: Any, manifest: Record) -> list[Entry]:
+    """The live entries of a manifest. An entry without a sequence number has its manifest's."""
     found = []
-    try:
-        with io.new_input(manifest.manifest_path).open() as stream:
-            for one in read_avro(stream, ENTRY, AvroLimits()):
-                if one["status"] != DELETED:
-                    sequence = one["sequence_number"]
-                    number = manifest.sequence_number if sequence is None else sequence
-                    found.append(Entry(one["data_file"], number or 0, manifest.partition_spec_id))
-    except AvroError as error:
-        raise InputError("FILE_UNREADABLE", f"{manifest.manifest_path} is no manifest: {error}") from error
+    for one in _records(io, manifest["manifest_path"], ENTRY, "manifest"):
+        if one["status"] != DELETED:
+            sequence = one["sequence_number"]
+            number = manifest["sequence_number"] if sequence is None else sequence
+            found.append(Entry(one["data_file"], number or 0, manifest["partition_spec_id"] or 0))
     return found
+
+
+def _records(io: Any, uri: str, fields: Fields, what: str) -> Iterator[Record]:
+    try:
+        with io.new_input(uri).open() as stream:
+            yield from read_avro(stream, fields, AvroLimits())
+    except AvroError as error:
+        raise InputError("FILE_UNREADABLE", f"{uri} is no {what}: {error}") from error
 
 
 def is_data(one: Entry) -> bool:
@@ -84,7 +79,7 @@ def check_entry(one: Entry) -> None:
         raise refused(f"{one.path} is encrypted")
     if one.file["content"] == EQUALITY:
         raise refused(f"{one.path} deletes rows by their values; compact the table at its source (rewrite_data_files)")
-    if _form(one) != "PARQUET" and (is_data(one) or _form(one) != "PUFFIN"):
+    if _form(one) != PARQUET and (is_data(one) or _form(one) != PUFFIN):
         raise refused(f"{one.path} is a file of the format {_form(one)}: tables here have Parquet")
 
 
@@ -139,8 +134,8 @@ class Deletes:
 
     def __init__(self, io: Any, entries: Sequence[Entry], meter: Meter) -> None:
         self._by_path: dict[str, list[tuple[int, BitMap64]]] = defaultdict(list)
-        vectors = [one for one in entries if _form(one) == "PUFFIN"]
-        tables = [one for one in entries if _form(one) == "PARQUET"]
+        vectors = [one for one in entries if _form(one) == PUFFIN]
+        tables = [one for one in entries if _form(one) == PARQUET]
         for one, vector in zip(vectors, meter.each(lambda one: _vector(io, one), vectors), strict=True):
             self._by_path[plain_file(one.file["referenced_data_file"])].append((one.sequence, vector))
         for one, found in zip(tables, meter.each(lambda one: list(_positions(io, one)), tables), strict=True):

@@ -23,6 +23,7 @@ from imports.iceberg_files import (
     is_data,
     partition_value,
     read_entries,
+    read_manifests,
     refused,
 )
 from imports.meter import Meter
@@ -208,7 +209,7 @@ def _schema_of(path: str, ids: Mapping[str, int | None], schemas: Sequence[Sourc
 def _files(table: Table, current: SourceSchema, meter: Meter) -> tuple[list[str], list[SourceFile]]:
     """The columns for whose values all files have a partition, and the files."""
     snapshot = table.current_snapshot()
-    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    manifests = [] if snapshot is None else read_manifests(table.io, snapshot.manifest_list)
     entries = list(chain.from_iterable(meter.each(lambda one: read_entries(table.io, one), manifests)))
     for one in entries:
         check_entry(one)

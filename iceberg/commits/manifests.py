@@ -14,36 +14,19 @@ from metaservice.client import LakeTXError
 from worker.base.errors import InputError
 from worker.base.footers import in_threads
 from worker.read.avro import AvroLimits, read_avro
-from worker.read.avro_values import AvroError, Fields, Kind
-from worker.read.avro_values import Field as Asked
+from worker.read.avro_values import AvroError, Field, Fields, Kind
+from worker.read.iceberg_manifests import ADDED, DATA, DATA_FILE, DELETED, MANIFEST, PARQUET, POSITIONS, PUFFIN
 
-EXISTING, ADDED, DELETED = 0, 1, 2  # the status of an entry
-DATA, POSITIONS = 0, 1  # the content of a file; of a manifest 0 is data, and 1 all that hides rows
-PARQUET: Final = "PARQUET"
-PUFFIN: Final = "PUFFIN"
 CHANGES_MAX: Final = 250_000  # entries of one commit
 COUNTS: Final = [f"{kind}_{what}_count" for what in ("files", "rows") for kind in ("added", "existing")]
 LISTED: Final[Fields] = {
-    "manifest_path": Asked(Kind.TEXT, is_required=True),
-    "added_snapshot_id": Asked(Kind.WHOLE),
-    "partition_spec_id": Asked(Kind.WHOLE),
-    "content": Asked(Kind.WHOLE),
-} | dict.fromkeys(COUNTS, Asked(Kind.WHOLE))
+    **MANIFEST,
+    **dict.fromkeys(("added_snapshot_id", "content", *COUNTS), Field(Kind.WHOLE)),
+}
 ENTRY: Final[Fields] = {
-    "status": Asked(Kind.WHOLE, is_required=True),
-    "snapshot_id": Asked(Kind.WHOLE),
-    "data_file": {
-        "content": Asked(Kind.WHOLE),
-        "file_path": Asked(Kind.TEXT, is_required=True),
-        "file_format": Asked(Kind.TEXT, is_required=True),
-        "partition": Asked(Kind.VALUES),
-        "record_count": Asked(Kind.WHOLE, is_required=True),
-        "file_size_in_bytes": Asked(Kind.WHOLE, is_required=True),
-        "key_metadata": Asked(Kind.BYTES),
-        "referenced_data_file": Asked(Kind.TEXT),
-        "content_offset": Asked(Kind.WHOLE),
-        "content_size_in_bytes": Asked(Kind.WHOLE),
-    },
+    "status": Field(Kind.WHOLE, is_required=True),
+    "snapshot_id": Field(Kind.WHOLE),
+    "data_file": DATA_FILE,
 }
 Entry = Mapping[str, Any]
 

@@ -448,6 +448,20 @@ def test_names_of_others_are_refused(lake: Lake, bergs: Icebergs) -> None:
         import_table(lake, source, "shop.mine")
 
 
+def test_manifests_that_are_broken_are_refused(lake: Lake, bergs: Icebergs) -> None:
+    bergs.create("orders", orders(0, 0).schema).append(orders(1, 3))
+    snapshot = bergs.load("orders").current_snapshot()
+    assert snapshot is not None
+    listed = Path(snapshot.manifest_list.removeprefix("file://"))
+    [manifest] = [
+        Path(one.manifest_path.removeprefix("file://")) for one in snapshot.manifests(bergs.load("orders").io)
+    ]
+    for broken, said in ((manifest, "no manifest"), (listed, "no list of manifests")):
+        broken.write_bytes(broken.read_bytes()[:-20])
+        with pytest.raises(InputError, match=f"FILE_UNREADABLE: .* is {said}"):
+            take_in(lake, bergs)
+
+
 def test_rows_that_are_back_are_refused(lake: Lake, bergs: Icebergs) -> None:
     bergs.create("orders", orders(0, 0).schema).append(orders(1, 3))
     before = bergs.load("orders").metadata_location
