@@ -138,17 +138,20 @@ class _Maker:
             return
         known = self._ranges.get(span)
         if known is None or not _unchanged(known.files, files):
-            known = self._ranges[span] = self._range(files, span.stop - 1)
+            follows = facts.removed is not None
+            known = self._ranges[span] = self._range(files, facts.version if follows else None, span.stop - 1)
         yield known
 
-    def _range(self, by_commit: Sequence[Sequence[ShownFile]], newest: int) -> _Range:
+    def _range(self, by_commit: Sequence[Sequence[ShownFile]], made_at: int | None, newest: int) -> _Range:
+        """`made_at`: the version whose snapshot adds new manifests; None: earlier ones may have had the same files."""
         files = sorted(chain.from_iterable(by_commit), key=self._order)
         manifests, delete_files = [], 0
         for page in _pages(files):
-            manifests.append(self._manifest(DATA, page, [one.entry for one in page], newest))
+            at = newest if made_at is None else made_at
+            manifests.append(self._manifest(DATA, page, [one.entry for one in page], at))
             if dirty := [one for one in page if one.hidden]:
-                hid_last = max(one.hidden_at for one in dirty)
-                manifests.append(self._manifest(POSITION_DELETES, dirty, dirty, hid_last))
+                at = max(one.hidden_at for one in dirty) if made_at is None else made_at
+                manifests.append(self._manifest(POSITION_DELETES, dirty, dirty, at))
                 delete_files += len(dirty)
         totals = Totals(
             len(files),
@@ -176,27 +179,27 @@ class _Maker:
 
     # -- manifests
 
-    def _manifest(self, content: int, page: Sequence[ShownFile], known_by: Sequence[Any], newest: int) -> Record:
+    def _manifest(self, content: int, page: Sequence[ShownFile], known_by: Sequence[Any], made_at: int) -> Record:
         """The record of a manifest with these files, or of their vectors; made if it isn't yet."""
         key = content, page[0].path, page[-1].path
         known = self._manifests.get(key)
-        if known is None or not _same(known[0], known_by) or known[1]["added_snapshot_id"] != sequence_of(newest):
-            known = self._manifests[key] = known_by, self._make(content, page, newest)
+        if known is None or not _same(known[0], known_by):
+            known = self._manifests[key] = known_by, self._make(content, page, made_at)
         return known[1]
 
-    def _make(self, content: int, page: Sequence[ShownFile], newest: int) -> Record:
+    def _make(self, content: int, page: Sequence[ShownFile], made_at: int) -> Record:
         is_data = content == DATA
         files = [self._entries.data_file(one) for one in page] if is_data else self._delete_files(page)
         head = self._entries.head if is_data else self._entries.head_of_deletes
-        records = [head(one, newest) + file for one, file in zip(page, files, strict=True)]
+        records = [head(one, made_at) + file for one, file in zip(page, files, strict=True)]
         added: list[int] = []
         existing: list[int] = []
         for one in page:
             at = one.entry.added_version if is_data else one.hidden_at
-            (added if at == newest else existing).append(_rows(content, one))
+            (added if at == made_at else existing).append(_rows(content, one))
         least = min(one.sequence if is_data else one.sequence_of_deletes for one in page)
         counts = {"added": added, "existing": existing, "deleted": ()}
-        return self._record(content, page, records, newest, least, counts)
+        return self._record(content, page, records, made_at, least, counts)
 
     def _record(
         self,

@@ -110,9 +110,9 @@ def test_spark_reads_what_was_removed(lake: Lake, server: Server, tmp_path: Path
     answers = run_statements(server.url, tmp_path, "v3", [one.format(name) for one in REMOVED])
     assert [one.get("error", "") for one in answers] == [""] * len(REMOVED)
     entries, files, manifests, operations, partitions, _, changes, _, left = (one["rows"] for one in answers)
-    assert entries == [[1, 1], [2, 1]]
+    assert entries == [[0, 1], [2, 1]]
     assert (files, partitions, left) == ([[1, 1]], [[1]], [])
-    assert manifests == [[1, 1]]
+    assert manifests == [[1, 0]]
     assert operations == [["append"], ["append"], ["append"], ["delete"], ["delete"]]
     inserted = [["INSERT", 1, 2], ["INSERT", 2, 2], ["INSERT", 3, 3], ["INSERT", 4, 3]]
     assert changes == [*inserted, ["DELETE", 1, 4], ["DELETE", 3, 4], ["DELETE", 2, 5]]

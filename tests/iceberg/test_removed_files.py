@@ -17,7 +17,8 @@ from tests.races.statements import TARGETS, Kind
 from tests.races.statements import statements as listed
 
 exceptions = pytest.importorskip("pyiceberg.exceptions", reason="pyiceberg is not installed")
-DELETED: Final = 2
+ADDED, DELETED = 1, 2
+DATA: Final = 0
 FEW: Final = {"write.inline.rows": "0"}
 MINOR: Final = next(one for one in listed(TARGETS["same row"][0]) if one.kind is Kind.MINOR)
 
@@ -59,8 +60,16 @@ def removed(table: Any, snapshot: Any) -> set[str]:
 
 
 def check_history(table: Any) -> list[str]:
-    """Each file of a snapshot is in the next one, or listed there as removed. Returns the operations."""
+    """Each file of a snapshot is in the next one or listed there as removed, and added once. Returns the operations."""
     known = table.snapshots()
+    manifests = {one.manifest_path: one for snapshot in known for one in snapshot.manifests(table.io)}.values()
+    added = [
+        (one.data_file.file_path, one.snapshot_id)
+        for manifest in manifests
+        for one in manifest.fetch_manifest_entry(table.io)
+        if one.status == ADDED and one.data_file.content == DATA
+    ]
+    assert len(added) == len(set(added))
     for before, now in pairwise(known):
         assert now.parent_snapshot_id == before.snapshot_id
         old, new = live(table, before), live(table, now)
