@@ -16,6 +16,8 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from worker.base.java import prepare_java
+
 ROWS: Final = 10_000_000
 FILES: Final = 16
 CUSTOMERS: Final = 100_000
@@ -57,6 +59,7 @@ def all_columns(frame: DataFrame) -> None:
 def session(memory: str = "6g", **settings: str) -> SparkSession:
     """Two cores, no UI, loopback alone. More settings come as a dict: session(**{"spark.sql.…": "…"})."""
     os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
+    prepare_java()
     builder = SparkSession.builder.master("local[2]")
     known = {
         "spark.driver.host": "127.0.0.1",

@@ -1,5 +1,6 @@
 """The wheels: LakeTX, and beside it the jar for one minor version of Spark."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -58,6 +59,8 @@ def test_wheels_in_an_empty_environment(tmp_path: Path) -> None:
     python = str(tmp_path / "clean" / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--no-index", "--no-deps", *map(str, found)], check=True, cwd=tmp_path)
+    (launcher,) = (tmp_path / "clean").rglob("worker/base/java_home/bin/java")
+    assert os.access(launcher, os.X_OK)
     for command in (["-c", FIND], ["-m", spark_jar.PACKAGE]):
         said = subprocess.run([python, *command], check=True, cwd=tmp_path, capture_output=True, text=True).stdout
         jar = Path(said.strip())
