@@ -23,8 +23,6 @@ from worker.base.inlined import content_of
 from worker.base.schema import FILE_IDS
 from worker.base.spark_hash import row_buckets
 from worker.base.table_view import TableView
-from worker.read import scan
-from worker.read.frames import frame_of
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
@@ -473,19 +471,12 @@ def versions_of(table: LabTable) -> list[read_pb2.Version]:
     return list(table.lake.client.list_versions(table.table_id))
 
 
-def by_parquet(table: TableView, version: int, *, with_origin: bool = False) -> DataFrame:
-    """The rows of a version by Spark's own reader of Parquet, also where the session has the jar."""
-    then = table.at(version)
-    return frame_of(then, scan.plan(then, version), with_origin=with_origin)
-
-
 def union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionAll, frames)
 
 
 @contextmanager
-def open_lab(folder: Path, spark: SparkSession | None = None, *, by_jar: bool = True) -> Iterator[LabLake]:
-    """A lake of its own. What has no address is read by Spark's own reader of Parquet."""
-    uri = str(folder) if by_jar else ""
-    with LabLake(open_folder(folder), str(folder), spark or shared_session(), uri=uri) as lake:
+def open_lab(folder: Path, spark: SparkSession | None = None) -> Iterator[LabLake]:
+    """A lake of its own."""
+    with LabLake(open_folder(folder), str(folder), spark or shared_session(), uri=str(folder)) as lake:
         yield lake

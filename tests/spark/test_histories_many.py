@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations, cycle
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from tests.spark.changed_rows import Look, Oracle, Shown
 from tests.spark.histories import grow_many
 from tests.spark.reading import LabLake, LabTable, open_lab, union
 from tests.spark.sessions import shared_session
-from worker.read import hidden_rows, merge_on_read, scan
+from worker.read import scan
 from worker.read.changes import read_changes
 from worker.read.commits import MODES
 
@@ -34,22 +34,6 @@ FRAMES_AT_ONCE = 6
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
     with open_lab(tmp_path_factory.mktemp("many"), for_many_small_jobs(shared_session())) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks find out what hides what, as where there are many rows; the histories by the front door have few.
-
-    And every second time it is looked up as where there are many files.
-    """
-    forms = cycle([hidden_rows.form_of, hidden_rows.ByKey])
-
-    def in_turn(files: Sequence[hidden_rows.Span]) -> hidden_rows.Form:
-        return next(forms)(files)
-
-    monkeypatch.setattr(hidden_rows, "form_of", in_turn)
-    monkeypatch.setattr(merge_on_read, "form_of", in_turn)
-    monkeypatch.setattr(merge_on_read, "threads_here", lambda *_: 0)
 
 
 def for_many_small_jobs(spark: SparkSession) -> SparkSession:

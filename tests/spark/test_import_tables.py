@@ -25,8 +25,6 @@ from laketx import Lake, Table
 from tests.arrow.tables import texts
 from tests.imports.deltas import add_file, column, commit, hide, live_adds, metadata, protocol
 from tests.imports.icebergs import Icebergs, data_files
-from worker.read import scan
-from worker.read.frames import frame_of
 
 Names = Callable[[], str]
 
@@ -37,10 +35,8 @@ def taken_in(lake: Lake, source: SourceTable, name: str) -> Table:
 
 
 def through_every_door(table: Table, where: str | None = None) -> list[list[str]]:
-    """The reader of the catalog, Spark without it, and Arrow; all the same, or a list of what differs."""
-    plain = frame_of(table.view, scan.plan(table.view, table.meta.head_version))
-    frames = [table.read(where=where), plain if where is None else plain.where(where)]
-    found = [*(texts(one.toArrow()) for one in frames), texts(table.to_arrow(where=where))]
+    """The reader of the catalog and Arrow; both the same, or a list of what differs."""
+    found = [texts(table.read(where=where).toArrow()), texts(table.to_arrow(where=where))]
     return [one for at, one in enumerate(found) if at == 0 or one != found[0]]
 
 

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from laketx import Lake, Table
-from tests.spark.reading import by_parquet
 
 Names = Callable[[], str]
 Row = dict[str, Any]
@@ -74,7 +73,6 @@ def test_histories_with_compactions_show_every_version(
     for version, wanted in states.items():
         assert counted(table.to_arrow(version=version).to_pylist()) == counted(wanted), version
         assert counted(one.asDict() for one in table.read(version=version).collect()) == counted(wanted), version
-        assert counted(one.asDict() for one in by_parquet(table.view, version).collect()) == counted(wanted), version
     assert not [one for progress in lake.client.check() for one in progress.problems]
 
 
@@ -111,7 +109,6 @@ def test_evolved_columns_of_inlined_rows(lake: Lake, new_name: Names) -> None:
     table.widen_column("s.a", "bigint")
     wanted = {"id": 1, "y": 0.5, "s": {"a": 1, "b": "b", "c": None}, "l": [{"q": 1}, None], "gone": None}
     assert table.to_arrow().to_pylist() == [wanted]
-    for frame in (table.read(), by_parquet(table.view, table.refresh().meta.head_version)):
-        assert [row.asDict(recursive=True) for row in frame.collect()] == [wanted]
+    assert [row.asDict(recursive=True) for row in table.read().collect()] == [wanted]
     table.compact("minor")
     assert table.to_arrow().to_pylist() == [wanted]

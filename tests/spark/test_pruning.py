@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from laketx import Lake, Table
 from tests.spark import pruning
 from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES, Counts
-from tests.spark.reading import by_parquet
 from tests.spark.stored import live
 from worker.read import scan
 
@@ -73,10 +72,8 @@ def check_planned(written: Written, oracle: Oracle, tests: Sequence[str]) -> Non
 
 
 def check_scanned(written: Written, oracle: Oracle, tests: Sequence[str]) -> None:
-    """By the reader of the Spark catalog, and by Spark's own of Parquet."""
-    table = written.table.refresh()
-    for rows in (table.read(), by_parquet(table.view, table.meta.head_version)):
-        assert differences(pruning.matching(rows, tests), written.wanted(oracle, tests)) == {}
+    rows = written.table.refresh().read()
+    assert differences(pruning.matching(rows, tests), written.wanted(oracle, tests)) == {}
 
 
 def test_planned_files_hold_every_match(tables: list[Written], oracle: Oracle) -> None:

@@ -14,15 +14,15 @@ from metaservice.client.calling import Caller
 from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow
 from tests.spark.lab_tables import COLUMNS, WIDE, row
-from tests.spark.reading import LabLake, LabTable, Row, by_parquet, expected, open_lab, shown, union
+from tests.spark.reading import LabLake, LabTable, Row, expected, open_lab, shown, union
 from worker.api.snapshots import snapshot_of
 from worker.base.errors import InputError
-from worker.read import merge_on_read, scan
+from worker.read import scan
 
 
-@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["parquet", "jar"])
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
-    with open_lab(tmp_path_factory.mktemp("a lake"), by_jar=request.param) as made:
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
+    with open_lab(tmp_path_factory.mktemp("a lake")) as made:
         yield made
 
 
@@ -66,9 +66,7 @@ def check(table: LabTable) -> None:
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("seed", range(2))
-def test_random_histories(lake: LabLake, monkeypatch: pytest.MonkeyPatch, seed: int, keyed: bool) -> None:
-    """What hides what is found out by tasks (seed 0), and here."""
-    monkeypatch.setattr(merge_on_read, "threads_here", lambda *_: 2 * seed)
+def test_random_histories(lake: LabLake, seed: int, keyed: bool) -> None:
     check(grow(lake, f"history_{seed}_{keyed}", seed, keyed=keyed))
 
 
@@ -156,7 +154,7 @@ def test_what_comes_between_the_calls_of_a_read_changes_nothing(
     assert shown(found) == [one for one in expected(table, version, found.columns) if one[0] == 2]
 
 
-def test_a_read_takes_three_calls(lake: LabLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_takes_two_calls_before_spark_plans_it(lake: LabLake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.create("calls", COLUMNS)
     table.inlined_each = 0
     for number in range(3):
@@ -178,8 +176,7 @@ def test_a_read_takes_three_calls(lake: LabLake, monkeypatch: pytest.MonkeyPatch
     for version, where, wanted in ((None, "id = 2", [2]), (2, "id = 1", [1]), (1, None, [0])):
         asked.clear()
         assert [each[0] for each in shown(scan.read(view, version=version, where=where))] == wanted
-        planned = [] if scan.is_read_by_jar(view) else ["PlanScanRequest"]  # there Spark asks for the plan
-        assert asked == ["PinVersionsRequest", "GetTableRequest", *planned]
+        assert asked == ["PinVersionsRequest", "GetTableRequest"]
 
 
 def test_rows_tell_where_they_come_from(lake: LabLake) -> None:
@@ -189,7 +186,7 @@ def test_rows_tell_where_they_come_from(lake: LabLake) -> None:
     one, other = table.find(1, 11)
     table.update({one: row(1, 4.0)})
     table.delete([other])
-    found = by_parquet(table.view, table.head, with_origin=True)
+    found = scan.read(table.view).select("*", "_file", "_row_id")
     assert found.columns == [*COLUMNS, "_file", "_row_id"]
     stored = {entry.file.path: entry for entry in lake.client.list_files(table.table_id) if entry.HasField("file")}
     rows = found.collect()

@@ -1,4 +1,4 @@
-"""Files that are told apart with difficulty, lie elsewhere, or needn't be read."""
+"""Files that are hard to tell apart, lie elsewhere, or needn't be read."""
 
 import itertools
 from collections import Counter
@@ -13,16 +13,14 @@ from laketx import Lake
 from tests.spark.lab_tables import Alike, SetsInFiles, WrongSizes, fill, live_files, rows
 from tests.spark.reading import LabLake, LabTable, expected, open_lab, shown
 from tests.spark.stored import live
-from worker.read import merge_on_read, scan
-from worker.read.file_scans import PATHS_ONE_BY_ONE
-from worker.read.frames import frame_of
+from worker.read import scan
 
 COLUMNS = {"id": "bigint", "amount": "double"}
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["parquet", "jar"])
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
-    with open_lab(tmp_path_factory.mktemp("files"), by_jar=request.param) as made:
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
+    with open_lab(tmp_path_factory.mktemp("files")) as made:
         yield made
 
 
@@ -55,10 +53,9 @@ def test_some_files_of_one_size_among_others(lab: LabLake, keyed: bool) -> None:
 
 def test_files_of_one_size_and_odd_names(lab: LabLake) -> None:
     table = Alike(lab, lab.create("odd", COLUMNS).meta)
-    fill(table, PATHS_ONE_BY_ONE + 2, "odd ü%20=.parquet")
+    fill(table, 6, "odd ü%20=.parquet")
     assert shown(scan.read(table.view)) == expected(table, table.head)
-    clean = scan.read(table.view, version=PATHS_ONE_BY_ONE + 2)
-    assert shown(clean) == expected(table, PATHS_ONE_BY_ONE + 2)
+    assert shown(scan.read(table.view, version=6)) == expected(table, 6)
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -74,8 +71,7 @@ def test_rows_are_placed_by_either_reader_of_spark(lab: LabLake, keyed: bool) ->
             lab.spark.conf.unset(setting)
 
 
-def test_whatever_is_asked_of_the_rows_spark_prunes_what_it_must(lab: LabLake) -> None:
-    """Below our join: what is not pruned there is refused by Spark."""
+def test_whatever_is_asked_of_the_rows_they_are_all_read(lab: LabLake) -> None:
     table = Alike(lab, lab.create("pruned", COLUMNS).meta)
     fill(table, 3)
     found, wanted = scan.read(table.view), expected(table, table.head)
@@ -117,12 +113,7 @@ def test_rows_of_external_files_are_hidden(
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-def test_buckets_of_which_few_hide_anything(
-    lake: Lake, spark: SparkSession, new_name: Callable[[], str], monkeypatch: pytest.MonkeyPatch, threads: int
-) -> None:
-    """Spark loses what follows an empty batch of an Arrow table."""
-    monkeypatch.setattr(merge_on_read, "threads_here", lambda *_: threads)
+def test_buckets_of_which_few_hide_anything(lake: Lake, spark: SparkSession, new_name: Callable[[], str]) -> None:
     table = lake.create_table(new_name(), "id bigint, v int", primary_key=["id"], buckets=8)
     table.insert(spark.range(100).selectExpr("id", "1 v").coalesce(1))
     table.insert(spark.range(200).selectExpr("id", "2 v").where("id in (3, 70) or id >= 100").coalesce(1))
@@ -154,5 +145,5 @@ def test_files_without_a_match_are_not_opened(lake: Lake, spark: SparkSession, n
         ("id = 900", 0, 0),
     ]:
         planned = scan.plan(table.refresh().view, table.meta.head_version, where)
-        assert len(frame_of(table.view, planned).inputFiles()) == files, where
+        assert len([one for one in planned if one.HasField("file")]) == files, where
         assert table.read(where=where).count() == count, where

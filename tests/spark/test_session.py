@@ -12,7 +12,6 @@ from laketx import Lake, connect
 from tests.spark.sql import SqlReads
 from tests.spark.stored import live
 from worker.base.session import GROUP_PROPERTIES, job_group, with_settings
-from worker.read.file_scans import LISTED_IN_DRIVER, read_files
 from worker.write.staging import MICROSECONDS, WRITE_SETTINGS
 
 DAYS = "spark.sql.parquet.datetimeRebaseModeInWrite"
@@ -35,7 +34,7 @@ def test_writes_exports_and_reads_put_settings_back(
 ) -> None:
     """What the user had set, and what was not set at all."""
     (time_type,) = MICROSECONDS
-    keys = [*WRITE_SETTINGS, LISTED_IN_DRIVER]
+    keys = list(WRITE_SETTINGS)
     spark.conf.set(DAYS, "LEGACY")
     spark.conf.unset(time_type)
     try:
@@ -44,8 +43,7 @@ def test_writes_exports_and_reads_put_settings_back(
         table = lake.create_table(new_name(), "id bigint, at timestamp")
         table.insert(spark.range(3).selectExpr("id", "timestamp'2026-11-01 00:00:00' as at"))
         table.export(tmp_path / "out")
-        paths = [str(path) for path in (tmp_path / "out").glob("*.parquet")]
-        assert read_files(spark, table.schema.to_spark(), paths * 40).count() == 120
+        assert table.read().count() == 3
         assert {key: spark.conf.get(key, None) for key in keys} == before
     finally:
         spark.conf.unset(DAYS)

@@ -10,11 +10,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from laketx import InputError, Lake, Table, connect
+from laketx import InputError, Lake, connect
 from tests.spark.sql import SqlReads
 from tests.spark.stored import live
-from worker.read import scan
-from worker.read.frames import frame_of
 
 OLD_DAY = date(1500, 2, 28)  # ten days from the day of that name in the older calendar
 OLD = datetime(1500, 2, 28, 12, tzinfo=UTC)
@@ -44,11 +42,6 @@ def otherwise(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
         yield found
 
 
-def frames(table: Table) -> DataFrame:
-    """What changes of rows, increments and clustering read."""
-    return frame_of(table.refresh().view, scan.plan(table.view, table.meta.head_version))
-
-
 @pytest.mark.parametrize("keyed", [False, True])
 def test_old_days_are_the_same_in_files_of_every_writer(otherwise: Lake, keyed: bool) -> None:
     """Files that Spark did not write don't say which calendar they have."""
@@ -75,9 +68,9 @@ def test_a_file_that_is_missing_is_missed(otherwise: Lake) -> None:
     table = otherwise.create_table("lost", "id bigint", properties={"write.inline.rows": "0"})
     table.insert(otherwise.spark.range(5).coalesce(1))
     table.insert(otherwise.spark.range(5, 9).coalesce(1))
-    assert [one.count() for one in (table.read(), frames(table))] == [9, 9]
+    assert [one.count() for one in (table.read(), table.changes(since=0))] == [9, 9]
     Path(table.folder, live(table)[0].file.path).unlink()
-    reads: list[Callable[[], DataFrame]] = [table.read, lambda: frames(table)]
+    reads: list[Callable[[], DataFrame]] = [table.read, lambda: table.changes(since=0)]
     for read in reads:
         with pytest.raises((PySparkException, Py4JJavaError), match=r"FAILED_READ_FILE|PATH_NOT_FOUND|does not exist"):
             read().collect()

@@ -14,7 +14,7 @@ from laketx import Lake
 from metaservice.client import add_column, drop_column, rename_column, widen_column
 from tests.spark.histories import grow
 from tests.spark.lab_tables import COLUMNS, WIDE, Alike, SetsInFiles, WrongSizes, fill, row, rows
-from tests.spark.reading import LabLake, Row, by_parquet, expected, open_lab, shown
+from tests.spark.reading import LabLake, Row, expected, open_lab, shown
 from tests.spark.sql import SqlReads
 from tests.spark.typed_rows import SCHEMA, frame, row_of, texts
 from worker.base.session import with_settings
@@ -226,7 +226,7 @@ def test_fields_of_structs_are_told_by_id(
     table.add_columns("s.b int")
     table.insert(spark.sql("select 2 id, named_struct('z', 2, 'a', 'two', 'c.d', null, 'b', 5) s"))
     whole = [(1, (1, "one", [(2, 1)], None)), (2, (2, "two", None, 5))]
-    for read in (table.read(), by_parquet(table.view, table.refresh().meta.head_version), lake_sql.table(name)):
+    for read in (table.read(), lake_sql.table(name)):
         found = read.selectExpr("id", "s.z", "s.a", "transform(s.`c.d`, x -> struct(x.y, x.w)) l", "s.b")
         assert [
             (one[0], (one[1], one[2], one[3] and [tuple(each) for each in one[3]], one[4]))

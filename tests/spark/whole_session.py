@@ -27,7 +27,6 @@ from tests.spark.sessions import SMALL, small_session
 from worker.base.session import counting, is_classic
 from worker.base.spark_jar import jar_setting
 from worker.base.table_view import TableView
-from worker.read import merge_on_read
 from worker.write.stages import Stage, Staged
 from worker.write.staging import WRITE_SETTINGS
 from worker.write.transaction import Write, WriteOptions
@@ -234,8 +233,6 @@ def streamed(lake: Lake, folder: Path) -> None:
 
 
 def compacted(lake: Lake, folder: Path) -> None:
-    """What is hidden is found by tasks."""
-    setattr(merge_on_read, "threads_here", lambda *_: 0)  # noqa: B010 - as if there were many rows
     spark, schema = lake.spark, "id bigint, v string"
     tables = [lake.create_table("jobs.keyed", schema, primary_key=["id"], buckets=2)]
     tables.append(lake.create_table("jobs.plain", schema))

@@ -6,6 +6,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from worker.base import session
 else:
     session = LazyModule("worker.base.session")
+
+BY_ID = "$id"  # the namespace in which the catalog finds tables by their ids
 
 
 class Connection:
@@ -58,6 +61,7 @@ class Connection:
         self._shown = {} if credentials is None else credential_settings(credentials)
         self.address = address_settings(uri, self.warehouse, user) | self._shown if uri else {}  # for the reader's jar
         self._uri = uri
+        self._own_catalog: str | None = None
         self._user = user
         self._is_looked_at = False
         self._is_marked = storage_keys
@@ -103,6 +107,18 @@ class Connection:
         """
         session.add_catalog(self.spark, name, self._catalog(name))
         return name
+
+    def own_catalog(self) -> str:
+        """The name of a catalog of these tables that the worker's own statements use."""
+        if self._own_catalog is None:
+            name = f"laketx_{sha256(repr(sorted(self.address.items())).encode()).hexdigest()[:12]}"
+            session.add_own_catalog(self.spark, self._catalog(name))
+            self._own_catalog = name
+        return self._own_catalog
+
+    def name_of(self, table_id: str) -> str:
+        """How the worker's own statements name a table, whatever its name is by then."""
+        return f"{self.own_catalog()}.`{BY_ID}`.`{table_id}`"
 
     def _catalog(self, name: str) -> dict[str, str]:
         shown = {f"spark.sql.catalog.{name}.{key}": value for key, value in self._shown.items()}

@@ -29,7 +29,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from metaservice.client import uuid7
@@ -39,6 +39,9 @@ from worker.base.spark_jar import CATALOG_CLASS, EXTENSIONS, EXTENSIONS_CLASS, N
 
 OWN_BAR: Final = "spark.ui.showConsoleProgress"
 GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+NO_CLASS: Final = "PLUGIN_CLASS_NOT_FOUND"
+VERSION_COUNTS: Final = "versionCounts"  # an option of the catalog: the version was the newest, nobody has chosen it
 
 _LOCAL: Final = re.compile(r"local(\[.*\])?\Z")
 _OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?\Z")
@@ -89,10 +92,29 @@ def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> 
         warnings.warn(NO_EXTENSIONS, stacklevel=3)
 
 
+def add_own_catalog(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Sets up a catalog under a name that nobody else gives."""
+    if is_classic(spark):
+        require_jar(spark)
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+
+
 def require_jar(spark: SparkSession) -> None:
     """Refuses a classic session that was started without the jar of the catalog."""
-    if not _has_class(spark, CATALOG_CLASS):
+    if not has_jar(spark):
         raise InputError("JAR_MISSING", NO_JAR)
+
+
+@contextmanager
+def missing_jar_explained() -> Iterator[None]:
+    """Around the first use of the catalog over Spark Connect, whose server may lack the jar."""
+    try:
+        yield
+    except PySparkException as error:
+        if CATALOG_CLASS in str(error) and NO_CLASS in str(error):
+            raise InputError("JAR_MISSING", NO_JAR) from error
+        raise
 
 
 _with_jar: weakref.WeakKeyDictionary[SparkSession, bool] = weakref.WeakKeyDictionary()
@@ -116,6 +138,45 @@ def rows_by_jar(
     jvm: Any = spark._jvm
     rows: Any = jvm.io.laketx.spark.TableFrames.of(_jsession(spark), address, bytearray(definition), version, is_chosen)
     return DataFrame(rows, spark)
+
+
+def changes_by_jar(
+    spark: SparkSession,
+    address: Mapping[str, str],
+    definition: bytes,
+    *,
+    begin: int,
+    end: int,
+    mode: str,
+    is_chosen: bool,
+) -> DataFrame:
+    """What changed in a table after the version `begin`, up to `end`, of which the definition is; as `rows_by_jar`."""
+    jvm: Any = spark._jvm
+    rows: Any = jvm.io.laketx.spark.TableFrames.changes(
+        _jsession(spark), address, bytearray(definition), begin, end, mode, is_chosen
+    )
+    return DataFrame(rows, spark)
+
+
+def rows_by_catalog(spark: SparkSession, table: str, version: int, *, is_chosen: bool) -> DataFrame:
+    """The rows of a table that the session's catalog knows by that name, for sessions of Spark Connect."""
+    options = {} if is_chosen else {VERSION_COUNTS: "true"}
+    return _read_by_name(spark, f"{table} VERSION AS OF {version}", options)
+
+
+def changes_by_catalog(
+    spark: SparkSession, table: str, *, begin: int, end: int, mode: str, is_chosen: bool
+) -> DataFrame:
+    """What changed in (begin, end], likewise."""
+    options = {"readChangeFeed": "true", "startingVersion": f"{begin + 1}", "endingVersion": f"{end}", "mode": mode}
+    return _read_by_name(spark, table, options if is_chosen else options | {VERSION_COUNTS: "true"})
+
+
+def _read_by_name(spark: SparkSession, table: str, options: Mapping[str, str]) -> DataFrame:
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    read = f"{table} WITH ({listed})" if options else table
+    with missing_jar_explained():
+        return spark.sql(f"SELECT * FROM {read}")  # noqa: S608 - the names and values are ours
 
 
 def reads_by_jar(rows: DataFrame, table_id: str) -> tuple[list[bytes], int]:

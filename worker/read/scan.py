@@ -1,4 +1,4 @@
-"""A table's rows at a version as a DataFrame: resolves the version and its entries; `frames` makes the DataFrames."""
+"""A table's rows at a version as a DataFrame: resolves the version, and has the catalog's reader read it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from protos.laketx.v1 import common_pb2
 from worker.base.conditions import to_wire
 from worker.base.errors import InputError
-from worker.base.session import has_jar, is_classic, rows_by_jar
+from worker.base.schema import FILE, ROW_ID
+from worker.base.session import is_classic, require_jar, rows_by_catalog, rows_by_jar
 from worker.base.table_view import TableView
 from worker.read.frame_names import named_rows
-from worker.read.frames import frame_of
 from worker.read.plans import entries_of
 from worker.read.versions import pinned_version
 
@@ -32,7 +32,7 @@ def read(
 ) -> DataFrame:
     """The rows of one version, default the newest, pinned until the lake closes.
 
-    `where` as text prunes files; a Column does so where the catalog's reader reads, and only filters rows elsewhere.
+    `where` prunes files as far as Spark pushes it down.
     """
     is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
     found = pinned_version(table, table.lake.pins, version, timestamp, commits_ago, tag)
@@ -40,19 +40,26 @@ def read(
 
 
 def read_where(table: TableView, version: int, where: str | Column | None, *, is_chosen: bool) -> DataFrame:
-    """By the reader of the Spark catalog where the session has it, else by Spark's own of Parquet."""
-    then = table.at(version)
-    if is_read_by_jar(then):
-        rows = rows_by_jar(then.spark, then.lake.address, then.meta.SerializeToString(), version, is_chosen=is_chosen)
-    else:
-        rows = frame_of(then, plan(then, version, where if isinstance(where, str) else None))
-        rows = rows if is_chosen else named_rows(rows, table.table_id, version)
+    """A version that somebody chose is a constant for what writes these rows."""
+    then = table.at(version) if is_classic(table.spark) else table  # a server looks itself
+    rows = _rows(then, version, is_chosen=is_chosen)
     return rows if where is None else filtered(rows, where)
 
 
-def is_read_by_jar(table: TableView) -> bool:
-    """Whether the session has the jar, and the lake an address that it can ask."""
-    return bool(table.lake.address) and has_jar(table.spark)
+def rows_to_change(then: TableView, version: int) -> DataFrame:
+    """The rows of a version that a transaction holds; those of an append table with their files and ids."""
+    rows = _rows(then, version, is_chosen=True)
+    return rows if then.meta.primary_key else rows.select("*", FILE, ROW_ID)
+
+
+def _rows(then: TableView, version: int, *, is_chosen: bool) -> DataFrame:
+    """As the reader of the Spark catalog shows them."""
+    spark, lake = then.spark, then.lake
+    if is_classic(spark):
+        require_jar(spark)
+        return rows_by_jar(spark, lake.address, then.meta.SerializeToString(), version, is_chosen=is_chosen)
+    rows = rows_by_catalog(spark, lake.name_of(then.table_id), version, is_chosen=is_chosen)
+    return rows if is_chosen else named_rows(rows, then.table_id, version)
 
 
 def filtered(rows: DataFrame, where: str | Column) -> DataFrame:

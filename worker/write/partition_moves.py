@@ -19,7 +19,6 @@ from worker.base.table_view import TableView
 from worker.base.values import wire_value
 from worker.base.write_rules import write_rules
 from worker.read import scan
-from worker.read.frames import frame_of
 from worker.write.stages import Stage
 
 PARTITIONS_MAX: Final = 1_000  # where rows land; with more of them the whole table is looked at
@@ -44,7 +43,7 @@ def check_landing(table: TableView, stage: Stage, before: DataFrame, after: Data
         return []
     near = landing if len(landing) <= PARTITIONS_MAX else []
     then = table.at(stage.read_version)
-    there = frame_of(then, scan.plan(then, stage.read_version, None, near)).selectExpr(*map(quoted, names)).alias("old")
+    there = scan.rows_to_change(then, stage.read_version).selectExpr(*map(quoted, names)).alias("old")
     both = there.join(moved.alias("new"), sf.expr(same("new", "old", names)), "left_semi")
     taken = both.selectExpr(*texts(names)).head(1)
     if taken:

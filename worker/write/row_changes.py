@@ -29,7 +29,6 @@ from worker.base.spark_hash import xxhash64
 from worker.base.spark_types import table_schema
 from worker.base.table_view import TableView
 from worker.read import scan
-from worker.read.frames import frame_of
 from worker.write import casts
 from worker.write.blind_writes import fitted, unknown_fields, upserts
 from worker.write.partition_moves import check_landing, same
@@ -220,7 +219,7 @@ def target_of(table: TableView, stage: Stage, where: Condition | None = None) ->
     """The rows that a change examines, and the files that may contain them; with their origin in an append table."""
     then = table.at(stage.read_version)
     entries = scan.plan(then, stage.read_version, where if isinstance(where, str) else None)
-    rows = frame_of(then, entries, with_origin=not then.meta.primary_key)
+    rows = scan.rows_to_change(then, stage.read_version)
     files = {entry.file.path: entry.file for entry in entries if entry.HasField("file")}
     return rows if where is None else rows.filter(where), files
 

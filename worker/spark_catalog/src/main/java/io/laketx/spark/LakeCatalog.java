@@ -158,9 +158,12 @@ public final class LakeCatalog
       Identifier ident, TableContext context, CaseInsensitiveStringMap options) throws NoSuchTableException {
     org.apache.spark.sql.connector.catalog.Table found = StagingTableCatalog.super.loadTable(ident, context, options);
     if (found instanceof ChangesTable changes) return changes.until(options);
-    boolean isFeed = options.getBoolean(ChangesTable.FEED, false) && found instanceof LakeTable;
-    if (isFeed) ((LakeTable) found).snapshot().hold();
-    return isFeed ? ChangesTable.of(found.name(), ((LakeTable) found).snapshot()).until(options) : found;
+    if (!(found instanceof LakeTable table)) return found;
+    if (options.getBoolean(ChangesTable.FEED, false)) {
+      table.snapshot().hold();
+      return ChangesTable.of(found.name(), table.snapshot()).until(options);
+    }
+    return options.getBoolean(ChangesTable.VERSION_COUNTS, false) ? table.counted() : found;
   }
 
   @Override
@@ -180,11 +183,11 @@ public final class LakeCatalog
       throws NoSuchTableException {
     boolean isFree = at == null && SqlTransaction.current() == null;
     Table known = isFree && SparkInternals.isLookingAgain() ? looks.recent(ident) : null;
-    if (known != null) return new LakeTable(catalog + "." + ident, Snapshot.upcoming(service, known));
-    Table newest = Tables.find(service, TableNames.ofTable(ident));
+    if (known != null) return new LakeTable(shown(ident, known), Snapshot.upcoming(service, known));
+    Table newest = find(ident);
     if (newest != null) {
       looks.keep(ident, newest);
-      return new LakeTable(catalog + "." + ident, isFree ? Snapshot.lookedAt(service, newest) : snapshot(newest, at));
+      return new LakeTable(shown(ident, newest), isFree ? Snapshot.lookedAt(service, newest) : snapshot(newest, at));
     }
     MetadataKind kind = MetadataKind.find(ident.name());
     boolean isChanges = ident.name().equalsIgnoreCase(ChangesTable.NAME);
@@ -195,6 +198,16 @@ public final class LakeCatalog
     if (!foreign.isEmpty()) throw LakeException.invalid("TABLE_UNKNOWN", foreign);
     if (isChanges) return ChangesTable.of(catalog + "." + ident, snapshot(parent, at));
     return new MetadataTable(catalog + "." + ident, kind, snapshot(parent, at));
+  }
+
+  /** By its name, or by its id. */
+  private Table find(Identifier ident) {
+    String id = TableNames.idOf(ident);
+    return id == null ? Tables.find(service, TableNames.ofTable(ident)) : Tables.findById(service, id);
+  }
+
+  private String shown(Identifier ident, Table table) {
+    return catalog + "." + (TableNames.idOf(ident) == null ? ident.toString() : table.getName());
   }
 
   private Snapshot snapshot(Table newest, ResolveVersionRequest.Builder at) {

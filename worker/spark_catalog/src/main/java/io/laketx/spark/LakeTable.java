@@ -87,6 +87,11 @@ public final class LakeTable
     return new LakeTable(name, snapshot, false);
   }
 
+  /** The same, where the version was the newest one when the caller looked: what writes these rows has read it. */
+  LakeTable counted() {
+    return new LakeTable(name, snapshot.counted(), hasCatalog);
+  }
+
   public Snapshot snapshot() {
     return snapshot;
   }

@@ -1,6 +1,7 @@
 package io.laketx.spark;
 
 import com.google.protobuf.InvalidProtocolBufferException;
+import io.laketx.spark.changes.ChangesTable;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.service.LakeAddress;
@@ -12,15 +13,9 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** What `table.read()` of Python shows, in a session that has this jar. */
+/** What `table.read()` and `table.changes()` of Python show, in a classic session. */
 public final class TableFrames {
   private TableFrames() {}
-
-  /** Of the newest version. */
-  public static Dataset<Row> of(SparkSession session, Map<String, String> address, byte[] definition, long version)
-      throws InvalidProtocolBufferException {
-    return of(session, address, definition, version, false);
-  }
 
   /**
    * The rows of a version. The caller has the table's definition at that version, and keeps the version readable.
@@ -29,9 +24,34 @@ public final class TableFrames {
   public static Dataset<Row> of(
       SparkSession session, Map<String, String> address, byte[] definition, long version, boolean isChosen)
       throws InvalidProtocolBufferException {
+    Snapshot kept = kept(address, definition, version, isChosen);
+    return SparkInternals.rows(
+        session, new LakeTable(kept.meta().getName(), kept), CaseInsensitiveStringMap.empty());
+  }
+
+  /**
+   * What changed in (begin, end]. The caller has the table's definition at the end, and keeps the versions readable.
+   * `isChosen`: somebody has named the end; otherwise it was the newest version.
+   */
+  public static Dataset<Row> changes(
+      SparkSession session,
+      Map<String, String> address,
+      byte[] definition,
+      long begin,
+      long end,
+      String mode,
+      boolean isChosen)
+      throws InvalidProtocolBufferException {
+    Snapshot kept = kept(address, definition, end, isChosen);
+    ChangesTable table = ChangesTable.of(kept.meta().getName(), kept);
+    return SparkInternals.rows(session, table, ChangesTable.range(begin, mode));
+  }
+
+  private static Snapshot kept(Map<String, String> address, byte[] definition, long version, boolean isChosen)
+      throws InvalidProtocolBufferException {
     Table meta = Table.parseFrom(definition);
     Service service = Service.of(LakeAddress.of(meta.getName(), new CaseInsensitiveStringMap(address)));
     Snapshot kept = Snapshot.kept(service, meta, version);
-    return SparkInternals.rows(session, new LakeTable(meta.getName(), isChosen ? kept.chosen() : kept));
+    return isChosen ? kept.chosen() : kept;
   }
 }

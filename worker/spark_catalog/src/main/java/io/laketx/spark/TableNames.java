@@ -4,7 +4,14 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 
 /** Names of tables: "table" or "namespace.table" to the service, a name in a namespace of one part or none to Spark. */
 public final class TableNames {
+  private static final String BY_ID = "$id"; // no namespace has that name
+
   private TableNames() {}
+
+  /** The id of a table that is named by it, as `$id`.`…`; null where it isn't. */
+  public static String idOf(Identifier ident) {
+    return ident.namespace().length == 1 && ident.namespace()[0].equals(BY_ID) ? ident.name() : null;
+  }
 
   /** Null where no table can have that name. */
   public static String ofTable(Identifier ident) {

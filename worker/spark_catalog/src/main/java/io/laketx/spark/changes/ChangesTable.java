@@ -3,6 +3,7 @@ package io.laketx.spark.changes;
 import io.laketx.spark.WireTypes;
 import io.laketx.spark.changes.Range.Looker;
 import io.laketx.spark.read.Snapshot;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -21,11 +22,15 @@ public final class ChangesTable implements org.apache.spark.sql.connector.catalo
   /** In which way; see {@link ChangesMode}. */
   public static final String MODE = "mode";
 
+  /** The option by which a version that is named was the newest one for the caller: what writes its rows has read it. */
+  public static final String VERSION_COUNTS = "versionCounts";
+
   /** The options that decide what the table is. */
   public static final Set<String> STATE =
       Set.of(
           FEED,
           MODE,
+          VERSION_COUNTS,
           Range.STARTING_VERSION,
           Range.ENDING_VERSION,
           Range.STARTING_TIMESTAMP,
@@ -48,10 +53,17 @@ public final class ChangesTable implements org.apache.spark.sql.connector.catalo
     return new ChangesTable(name, table);
   }
 
+  /** The options for the changes after a version. */
+  public static CaseInsensitiveStringMap range(long begin, String mode) {
+    return new CaseInsensitiveStringMap(Map.of(Range.STARTING_VERSION, Long.toString(begin + 1), MODE, mode));
+  }
+
   /** The same up to the version that the options say, if they do. */
   public ChangesTable until(CaseInsensitiveStringMap options) {
     Long end = new Looker(table.service(), table.tableId()).end(options);
-    return end == null ? this : new ChangesTable(name, Snapshot.at(table.service(), table.meta(), end).chosen());
+    if (end == null) return this;
+    Snapshot found = Snapshot.at(table.service(), table.meta(), end);
+    return new ChangesTable(name, options.getBoolean(VERSION_COUNTS, false) ? found : found.chosen());
   }
 
   @Override

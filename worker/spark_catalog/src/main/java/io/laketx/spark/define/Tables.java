@@ -34,6 +34,17 @@ public final class Tables {
     }
   }
 
+  /** The table of that id, whatever its name is by now; null if there is none. */
+  public static Table findById(Service service, String id) {
+    GetTableRequest request = GetTableRequest.newBuilder().setTableId(id).build();
+    try {
+      return service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
+    } catch (LakeException error) {
+      if (cannotBe(error)) return null;
+      throw error;
+    }
+  }
+
   /** The table of that name. */
   public static Table get(Service service, String name) {
     GetTableRequest request = GetTableRequest.newBuilder().setName(name).build();

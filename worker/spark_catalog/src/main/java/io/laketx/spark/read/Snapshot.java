@@ -234,6 +234,11 @@ public final class Snapshot {
     return new Snapshot(service, meta, version, pin, transaction, true);
   }
 
+  /** The same, where the version was named for somebody who had asked for the newest one. */
+  public Snapshot counted() {
+    return new Snapshot(service, meta, version, pin, transaction, false);
+  }
+
   /** Whether somebody has named the version. Otherwise it was the newest one when the plan was made. */
   public boolean isChosen() {
     return isChosen;

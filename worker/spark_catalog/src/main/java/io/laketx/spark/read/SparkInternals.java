@@ -74,8 +74,9 @@ public final class SparkInternals {
   }
 
   /** A table's rows, whether or not a catalog has it. */
-  public static Dataset<Row> rows(SparkSession session, Table table) {
-    return Dataset$.MODULE$.ofRows(session, DataSourceV2Relation.create(table, Option.empty(), Option.empty()));
+  public static Dataset<Row> rows(SparkSession session, Table table, CaseInsensitiveStringMap options) {
+    return Dataset$.MODULE$.ofRows(
+        session, DataSourceV2Relation.create(table, Option.empty(), Option.empty(), options, Option.empty()));
   }
 
   /** Whether a batch of a streaming query is planned by this thread. */
