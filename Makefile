@@ -35,7 +35,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "installing into $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable '.[test,spark]'
+	@$(PIP) --no-build-isolation --editable '.[test,pyspark]'
 	@$(PY) -m tools.toolchain
 	@touch $@
 
@@ -68,7 +68,7 @@ deploy-check: $(VENV)/.ready ## check deploy/: image, compose file, chart, units
 	@$(PY) -m tools.deploy_check $(ARGS)
 
 $(VENV)/.ready-bench: $(VENV)/.ready
-	@$(PIP) --no-build-isolation --editable '.[test,spark,bench]'
+	@$(PIP) --no-build-isolation --editable '.[test,pyspark,bench]'
 	@touch $@
 
 .PHONY: protos

@@ -76,7 +76,7 @@ bill of materials of the images' packages.
 ## Python
 
 Versions are those of the lock files in [deploy/image](../deploy/image). "service" is
-`laketx[arrow,iceberg,oidc,otel,s3,sts]`, "worker" is `laketx[spark]`.
+`laketx[arrow,iceberg,oidc,otel,s3,sts]`, "worker" is `laketx[pyspark]`, beside the jar.
 
 | package | version | licence | in |
 | --- | --- | --- | --- |

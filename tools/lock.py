@@ -36,7 +36,7 @@ class Lock(NamedTuple):
 
 LOCKS: Final = (
     Lock("service", ("arrow", "iceberg", "oidc", "otel", "s3", "sts")),
-    Lock("worker", ("spark",)),
+    Lock("worker", ("pyspark",)),  # the jar is built beside it
     Lock("build", (), ("setuptools",)),
     Lock("java", (), (JAVA_WHEEL,), "tools"),
 )

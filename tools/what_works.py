@@ -36,7 +36,7 @@ def spark_line(java: int) -> str:
 def jar_line(java: int) -> str:
     if find_jar() is not None:
         return "built: tables in `spark.sql` and `laketx sql`" + ("" if java >= JAVA_MIN else ", once there is a Java")
-    return f"not built, so no `spark.sql`: {what_is_missing() or '`make spark-jar` builds it'}"
+    return f"not built, so no tables with Spark: {what_is_missing() or '`make spark-jar` builds it'}"
 
 
 if __name__ == "__main__":

@@ -9,4 +9,4 @@ from tests.house.tree import ROOT
 def test_all_dependencies_are_pinned() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {canonicalize_name(line.partition("==")[0]) for line in lines}
-    assert needed("laketx", "test", "bench", "spark") - pinned == set()
+    assert needed("laketx", "test", "bench", "pyspark") - pinned == set()

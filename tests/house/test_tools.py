@@ -179,4 +179,4 @@ def test_setup_says_what_works_without_java(
     said = {line.split()[0]: line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()}
     assert "tables without Spark" in said["LakeTX"]
     assert "does not start: it needs Java 17 or later, and there is none here: pip install" in said["Spark"]
-    assert said["jar"].startswith("not built, so no `spark.sql`: ")
+    assert said["jar"].startswith("not built, so no tables with Spark: ")

@@ -31,6 +31,9 @@ def distributions_of(extra: str, *more: str) -> set[str]:
     for line in [*PROJECT["dependencies"], *(PROJECT["optional-dependencies"][extra] if extra else ()), *more]:
         requirement = Requirement(line)
         name = canonicalize_name(requirement.name)
+        if name == "laketx":
+            found |= distributions_of(*sorted(requirement.extras))
+            continue
         found |= {name, *needed(name, *sorted(requirement.extras))}
     return found
 

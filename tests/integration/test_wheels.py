@@ -22,6 +22,12 @@ def project_of(pyproject: Path) -> dict[str, str]:
     return found
 
 
+def test_spark_brings_the_jar_of_the_same_version() -> None:
+    laketx = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    jar = f"laketx-spark-{spark_jar.SPARK_MINOR}=={laketx['version']}"
+    assert laketx["optional-dependencies"]["spark"] == ["laketx[pyspark]", jar]
+
+
 def test_the_jar_has_the_version_of_laketx_and_the_name_of_its_spark() -> None:
     jar, laketx = project_of(wheels.JAR_PROJECT / "pyproject.toml"), project_of(ROOT / "pyproject.toml")
     assert jar["name"] == f"laketx-spark-{spark_jar.SPARK_MINOR}"
