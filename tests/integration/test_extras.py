@@ -25,13 +25,13 @@ from tools import wheels
 OPTIONAL = {  # modules of the service that an extra brings the libraries of
     "slatedb": {
         "metaservice.server.bucket_metrics",
-        *(f"metaservice.store.{name}" for name in ("slate", "slate_binding", "slate_reader", "slate_requests")),
+        *(f"metaservice.store.engines.{name}" for name in ("slate", "slate_binding", "slate_reader", "slate_requests")),
     },
     "opentelemetry": {"metaservice.rpc.observe.otlp"},
     "jwt": {"metaservice.rpc.auth.oidc"},
     "botocore": {
         "metaservice.rpc.auth.storage_tokens",
-        *(f"metaservice.store.{name}" for name in ("lease_object", "standby_notes")),
+        *(f"metaservice.store.lease.{name}" for name in ("lease_object", "standby_notes")),
     },
 }
 BRINGS = {"s3": {"slatedb", "botocore"}, "sts": {"botocore"}, "oidc": {"jwt"}, "otel": {"opentelemetry"}}
