@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+unexport PYTHONDONTWRITEBYTECODE # tests start Python by the thousand: each would compile every module anew
 
 PYTHON ?= python3
 SEEDS ?= 200
@@ -42,6 +43,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(VENV)/.spark-jar: $(VENV)/.ready $(JAR_SOURCES)
 	@$(PY) -m tools.spark_jar
 	@touch $@
+
+$(VENV)/spark-classes.jsa: $(VENV)/.ready | $(VENV)/.spark-jar
+	@$(PY) -m tests.spark.archive >/dev/null 2>&1 || { rm -f $@; echo "Spark's classes can't be put down; tests start it more slowly" >&2; }
 
 .PHONY: spark-jar
 spark-jar: $(VENV)/.ready ## build the jar of the Spark catalog; it says so if it can't
@@ -126,11 +130,11 @@ test-fast: check-code ## format, lint, types, layers and unit tests: about a min
 	@$(PYTEST) tests/unit -m 'not long' $(ARGS)
 
 .PHONY: test
-test: check ## check, then every test but the long ones; ARGS="…" goes to pytest
+test: check $(VENV)/spark-classes.jsa ## check, then every test but the long ones; ARGS="…" goes to pytest
 	@$(PYTEST) -m 'not long' $(ARGS)
 
 .PHONY: test-long
-test-long: setup ## the tests that take minutes
+test-long: setup $(VENV)/spark-classes.jsa ## the tests that take minutes
 	@$(PYTEST) -m long $(ARGS)
 
 .PHONY: soak

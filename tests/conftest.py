@@ -1,12 +1,18 @@
 """Settings of every test."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
+from tests.java import BRIEF, java_options
 from worker.base.java import prepare_java
 
 LONG_TIMEOUT_S = 3600  # of a test marked `long`
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start Python by the thousand: each would compile all anew
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())  # of every session here and in processes of tests
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF)  # of the Java that finds out how to start Spark's
 prepare_java()  # for the programs that tests start, too
 settings.register_profile("laketx", deadline=None)  # a busy machine is no failure
 settings.load_profile("laketx")

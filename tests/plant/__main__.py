@@ -107,7 +107,7 @@ def try_bug(bug: Bug | None, suites: Mapping[str, list[str]]) -> str:
 
 def failure_of(command: list[str], root: Path) -> str:
     """What a suite says of the test that failed; empty where it passes, or takes too long to tell."""
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(root)}
     try:
         ended = subprocess.run(
             [sys.executable, "-m", *command],

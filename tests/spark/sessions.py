@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.java import BRIEF
 from worker.base.java import JAVA_MIN, prepare_java
 from worker.base.spark_jar import jar_setting
 
@@ -19,8 +20,7 @@ SMALL: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    # neither the second compiler nor threads that collect garbage pay in minutes
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": BRIEF,
 }
 
 

@@ -41,7 +41,7 @@ class Release:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**os.environ, "PYTHONPATH": str(self.folder)}
 
     def service(self, data: Path, listen: str = "127.0.0.1:0", *flags: str) -> ReleasedService:
         return ReleasedService(self, data, *flags, listen=listen)
