@@ -42,7 +42,7 @@ def take_over(bench: Benchmark, folder: Path) -> None:
     random.Random(1).shuffle(rounds)
     waits: dict[str, list[float]] = {end: [] for end in ENDS}
     with pair(folder) as both:
-        load = Load(both.address, create_table(both))
+        load = Load(both.address, create_table(both), between_s=0.0)
         load.start(WRITERS, readers=1)
         try:
             for end in rounds:

@@ -98,7 +98,7 @@ def add_starts(bench: Benchmark, alone: Process, ids: Sequence[str], told: str) 
 def add_take_overs(bench: Benchmark, pair: Pair, where: str) -> None:
     """Of the same store, under writers of one more table; every answer is checked."""
     with running(pair) as both:
-        load = Load(both.address, create_table(both, name=f"written_{len(bench.results)}"))
+        load = Load(both.address, create_table(both, name=f"written_{len(bench.results)}"), between_s=0.0)
         load.start(WRITERS, readers=1)
         try:
             for end, (name, count, most_s) in ENDS.items():

@@ -25,6 +25,7 @@ from tests.integration.service import TIMEOUT_S, Stubs, data_file, free_address
 STORE: Final = f"s3://{BUCKET}/lake/meta"
 LEADS_NO_MORE: Final = 75
 PATIENCE_S: Final = 60.0  # until commits go on, on a machine that is busy
+BETWEEN_S: Final = 0.02  # two calls of a thread: there is load at each moment, and the machine does other things too
 
 
 class Process:
@@ -162,6 +163,7 @@ class Load:
 
     address: str
     table_id: str
+    between_s: float = BETWEEN_S
     appends: list[Append] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -204,6 +206,7 @@ class Load:
                 except Exception as error:  # noqa: BLE001 - the test shows it
                     self.broken.append(error)
                     return
+                time.sleep(self.between_s)
 
     def _write(self, client: MetaClient) -> None:
         txn_id = new_uuid7()

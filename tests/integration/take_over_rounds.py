@@ -31,7 +31,6 @@ CUT, UNREACHABLE, SLOW, BUSY, LOSSY = "cut off", "unreachable", "slow", "busy", 
 MIX: Final = {KILL: 5, PAUSE: 4, CUT: 4, LOSSY: 2, BUSY: 1, SLOW: 1, UNREACHABLE: 1, STOP: 1, STEP_DOWN: 1}  # of twenty
 BROKEN_S: Final = 2.5  # less than a lease is valid
 SLOW_S: Final = 0.1  # each way
-REST_S: Final = 0.02
 
 
 def play_round(both: Pair, load: Load, what: str) -> float:
@@ -98,14 +97,6 @@ def to_bucket(leader: Process) -> Way:
     return leader.to_bucket
 
 
-class Steady(Load):
-    """Writers that leave the machine to others."""
-
-    def _write(self, client: MetaClient) -> None:
-        super()._write(client)
-        time.sleep(REST_S)
-
-
 @dataclass(frozen=True, slots=True)
 class Played:
     """A round, and for how long commits waited."""
@@ -141,7 +132,7 @@ def play_everywhere(folder: Path, seed: int, rounds: int, pairs: int, writers: i
             known = known_to(variables)
             two = [Process(mine, name, known, network, store) for name in ("one", "two")]
             with running(Pair(two, known)) as both:
-                return play_rounds(both, dealt[number::pairs], Steady(both.address, create_table(both)), writers)
+                return play_rounds(both, dealt[number::pairs], Load(both.address, create_table(both)), writers)
 
         try:
             played = [one for each in pool.map(play, range(pairs)) for one in each]

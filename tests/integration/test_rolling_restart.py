@@ -24,7 +24,7 @@ from tests.integration.high_availability import (
 )
 from tests.integration.service import TIMEOUT_S, data_file
 
-WRITERS, READERS = 8, 8
+WRITERS, READERS = 4, 4
 PROFILE = "delta_write_serializable"  # inserts stand beside each other
 
 
