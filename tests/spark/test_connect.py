@@ -14,13 +14,18 @@ from tests.spark.sessions import require_java
 TIMEOUT_S = 240.0
 
 
-def test_a_connect_session_does_it_all(tmp_path: Path) -> None:
+# A table with a key, what is refused, the catalog, a job that is called off, and what is seen of jobs.
+QUICK = ["keyed", "refusals", "in_sql", "cancelled", "seen"]
+
+
+@pytest.mark.parametrize("parts", [QUICK, pytest.param([], marks=pytest.mark.long)], ids=["some", "all"])
+def test_a_connect_session_does_it_all(tmp_path: Path, parts: list[str]) -> None:
     require_java()
     if importlib.util.find_spec("zstandard") is None:
         pytest.skip("Spark Connect needs zstandard, which is not installed here")
     environment = {**os.environ, "SPARK_TESTING": "1"}  # a port that is free
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.whole_session", "connect", str(tmp_path)],
+        [sys.executable, "-m", "tests.spark.whole_session", "connect", str(tmp_path), *parts],
         cwd=ROOT,
         env=environment,
         capture_output=True,

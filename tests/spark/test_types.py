@@ -27,7 +27,7 @@ def rounded(row: Row) -> Row:
     return row | {"f32": None if row["f32"] is None else pa.scalar(row["f32"], pa.float32()).as_py()}
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_every_type_by_every_way(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     table = lake.create_table(new_name(), SCHEMA, primary_key=["id"] if keyed else [], buckets=2 if keyed else None)
     rows = {number: row_of(number, number) for number in range(5)}
@@ -134,7 +134,7 @@ PARTED = (
 )
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_partitions_of_every_type_and_size(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     """One of them holds most of the rows, some one row; all are found again by each way in."""
     table = lake.create_table(

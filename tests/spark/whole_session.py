@@ -290,7 +290,7 @@ def seen(lake: Lake, folder: Path) -> None:
         other.start()
         other.join()
         assert count() == (0, 0)
-        lake.table("sales.slow").insert(lake.spark.range(0, 10_000_000, numPartitions=16))
+        lake.table("sales.slow").insert(lake.spark.range(0, 160_000, numPartitions=16))
         done, known = count()
     assert 0 < done <= known, "the last tasks may end unheard, not all sixteen"
     facts = [(one.table, one.version) for one in listener.buffer if "committed" in one.getMessage()]  # type: ignore[attr-defined]
