@@ -224,7 +224,7 @@ bench-scan: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure reads with Spark;
 	@$(PY) -m benchmarks.scan $(ARGS)
 
 .PHONY: bench-compact
-bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor large soak peers peers-keyed" chooses, JSON and SCALE as above
+bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor inlined large soak peers peers-keyed" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.compact $(ROWS) $(ARGS)
 
 .PHONY: bench-rights

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
@@ -26,10 +27,10 @@ from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2, maintenance_pb2
+from worker.compact.chunks import Chunk, Settings
 from worker.compact.compaction import Options, input_files, staged
 from worker.compact.daemon import Daemon
 from worker.compact.groups import planned_groups
-from worker.compact.spark_tasks import Chunk, Settings
 from worker.read.written_schemas import WrittenSchemas
 
 BUCKETS = 16
@@ -40,6 +41,8 @@ BUCKET_ROWS = 75_000_000  # about 2 GiB of Parquet
 WORKER_MIB = 2_048
 COMMITS = 1_000
 COMMIT_ROWS = 1_000
+INLINED_COMMITS = 600
+INLINED_ROWS = 100
 SETTLED_S = 90.0  # with no task for so long nothing more comes: compaction.settle.minutes is 1
 SETTLED_S_MAX = 1_800.0
 RUNS = 3
@@ -143,6 +146,27 @@ def add_minor_rows(bench: Benchmark) -> None:
         bench.add(work, ratios, unit="times plain", at_most=2.0)
 
 
+def add_inlined_rows(bench: Benchmark) -> None:
+    """Many commits so small that the service has their rows; without Spark."""
+    commits = scaled(INLINED_COMMITS, 20)
+    with scratch() as folder, connect(folder / "lake") as lake:
+        for kind, key in (("primary-key", ["id"]), ("append", [])):
+            table = lake.create_table(
+                f"bench.inlined_{kind.partition('-')[0]}",
+                "id bigint, v string, n double",
+                primary_key=key,
+                properties={"compaction.enabled": "false"},
+            )
+            write = table.upsert if key else table.append
+            for number in range(commits):
+                ids = [(number * 7_919 + 104_729 * at) % 1_000_003 for at in range(INLINED_ROWS)]
+                write(pa.table({"id": ids, "v": [f"{number}-{at}" for at in ids], "n": [float(number)] * len(ids)}))
+            compact = compaction(table, MINOR, verify=True)
+            times = interleaved({"LakeTX": compact}, runs=RUNS, warm_ups=1)["LakeTX"]
+            what = f"minor of {commits:,} inlined commits of {INLINED_ROWS} rows, {kind} table"
+            bench.add(what, times, unit="s", at_most=3.0)
+
+
 def add_peer_rows(bench: Benchmark) -> None:
     """Many small files of an append table become few; and a user's deletes that cross that, both ways."""
     count, rounds = scaled(SMALL_DELTAS, 10), ROUNDS
@@ -244,7 +268,7 @@ def measure_peers(folder: Path, rounds: int) -> dict[str, dict[str, list[float]]
 
 ALONE = """
 import json, pickle, resource, sys, time
-from worker.compact.spark_tasks import run_chunk
+from worker.compact.chunks import run_chunk
 settings, chunk = pickle.load(open(sys.argv[1], "rb"))
 start = time.perf_counter()
 result = run_chunk(settings, chunk)
@@ -338,6 +362,7 @@ def add_soak_rows(bench: Benchmark, kinds: Sequence[tuple[str, str]] = SOAKED) -
 GROUPS: dict[str, Callable[[Benchmark], None]] = {
     "major": add_major_rows,
     "minor": add_minor_rows,
+    "inlined": add_inlined_rows,
     "large": add_large_bucket_rows,
     "soak": add_soak_rows,
     **{f"soak-{kind}-{profile}": partial(add_soak_rows, kinds=[(kind, profile)]) for kind, profile in SOAKED},

@@ -95,8 +95,8 @@ def rows_of_program(parser: argparse.ArgumentParser) -> Iterator[Row]:
     """Of a program that `laketx` becomes."""
     for each in parser._actions:
         if each.dest != "help":
-            value = each.metavar or each.dest.upper()
-            yield ", ".join(f"`{name} {value}`" for name in each.option_strings), re.sub(r"\s+", " ", each.help or "")
+            value = "" if each.nargs == 0 else f" {each.metavar or each.dest.upper()}"
+            yield ", ".join(f"`{name}{value}`" for name in each.option_strings), re.sub(r"\s+", " ", each.help or "")
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:

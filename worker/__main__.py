@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import suppress
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from metaservice.client import LakeTXError
 from metaservice.client.credentials import with_scheme
@@ -23,8 +23,13 @@ from metaservice.shared.terminal import LineFormatter, printable
 try:
     from worker.api.lake import Lake, connect
     from worker.compact.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
+    from worker.compact.processes import Processes
+    from worker.compact.runners import on_spark
 except ModuleNotFoundError as missing:
-    sys.exit(f"laketx worker: SPARK_MISSING: a worker needs Spark ({missing.name}): pip install 'laketx[spark]'")
+    sys.exit(f"laketx worker: a worker needs Arrow ({missing.name}): pip install 'laketx[arrow]'")
+
+if TYPE_CHECKING:
+    from worker.compact.jobs import Runner
 
 SERVER: Final = "127.0.0.1:7070"
 TASKS_MAX: Final = 64
@@ -38,8 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         with _lake(given) as lake:
-            _ = lake.spark  # its start takes seconds, which no claim should wait for
-            serve(lake, given)
+            runner = on_spark(lake) if given.spark else Processes()  # a session starts before a claim waits for it
+            serve(lake, given, runner)
     except LakeTXError as error:
         sys.stderr.write(f"laketx worker: {printable(str(error))}\n")
         return 1
@@ -50,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="laketx worker",
         description="Runs compactions that MetaService plans.",
-        epilog="Example: laketx worker --server meta:7070 --warehouse s3a://bucket/lake",
+        epilog="Example: laketx worker --server meta:7070 --warehouse s3://bucket/lake",
     )
     found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
     found.add_argument("--folder", metavar="PATH", help="An embedded folder instead of a server (LAKETX_FOLDER).")
@@ -74,13 +79,19 @@ def parser() -> argparse.ArgumentParser:
         metavar="S",
         help="Seconds that a stop waits for running tasks (default 300).",
     )
+    found.add_argument(
+        "--spark",
+        action="store_true",
+        help="Run on the executors of a Spark session, as spark-defaults.conf has it; needs laketx[spark] and Java. "
+        "Without it, in processes of this machine.",
+    )
     found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
     return found
 
 
-def serve(lake: Lake, given: argparse.Namespace) -> None:
+def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
     """Until a signal; the next one cuts the drain short."""
-    daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle)
+    daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner)
     heard, told = socket.socketpair()
 
     def drain() -> None:

@@ -9,9 +9,11 @@ from metaservice.cli.serve import become
 
 @command("worker", kind=Passing)
 def run(session: Session, options: tuple[str, ...]) -> None:
-    """Run compactions that the service plans; needs Spark.
+    """Run compactions that the service plans.
 
-    laketx worker --server meta:7070 --warehouse s3a://bucket/lake
+    laketx worker --server meta:7070 --warehouse s3://bucket/lake
+    laketx worker --server meta:7070 --warehouse s3a://bucket/lake --spark
+    It needs no Spark: the work is done in processes of this machine, or with --spark on the executors of a session.
     """
     del session
     become("worker", *options)

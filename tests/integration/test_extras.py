@@ -126,7 +126,7 @@ def play_none(python: Path, folder: Path) -> None:
     for words, extra in needs.items():
         said = refusal(python, folder, "-m", "metaservice.cli", "--folder", "lake", *words.split())
         assert f"pip install 'laketx[{extra}]'" in said
-    assert "laketx[spark]" in refusal(python, folder, "-m", "metaservice.cli", "worker", "--folder", "lake")
+    assert "laketx[arrow]" in refusal(python, folder, "-m", "metaservice.cli", "worker", "--folder", "lake")
     flags = {"--store s3://bucket/lake/meta": "s3", "--storage-role arn:aws:iam::123456789012:role/lake": "sts"}
     flags["--oidc-issuer http://127.0.0.1:1 --oidc-audience x"] = "oidc"
     for words, extra in flags.items():
@@ -149,7 +149,9 @@ with laketx.connect("./warehouse") as lake:
     assert "6 rows" in laketx(python, folder, *known, "load", "shop.orders", "orders.csv")
     said = refusal(python, folder, "-m", "metaservice.cli", *known, "import", "iceberg", "http://127.0.0.1:1", "shop.x")
     assert "laketx[imports]" in said
-    assert "laketx[spark]" in refusal(python, folder, "-m", "metaservice.cli", "worker", *known)
+    assert "laketx[spark]" in refusal(python, folder, "-m", "metaservice.cli", "worker", *known, "--spark")
+    compact = "import laketx; print(laketx.connect('warehouse').table('shop.orders').compact('major').version)"
+    assert int(play(python, folder, compact)) > 0
 
 
 def play_spark(python: Path, folder: Path) -> None:

@@ -7,10 +7,9 @@ from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.races.doors import Door, Policy
 from tests.races.statements import Kind, Statement
 from worker.base.table_view import TableView
+from worker.compact.chunks import Chunk, Settings, run_chunk
 from worker.compact.compaction import FILE_BYTES_TARGET, Options, input_files
-from worker.compact.digests import KIND
 from worker.compact.groups import OPERATIONS, Group, planned_groups
-from worker.compact.spark_tasks import Chunk, Settings, run_chunk
 from worker.read.written_schemas import WrittenSchemas
 
 
@@ -66,8 +65,8 @@ def _compacted(
         bucket=group.bucket,
         inputs=[one.file.path for one in group.inputs],
         outputs=[one.path for one in files],
-        input_digest=result.input.to_bytes(KIND),
-        output_digest=result.output.to_bytes(KIND),
+        input_digest=result.input.to_bytes(),
+        output_digest=result.output.to_bytes(),
         input_rows=result.input.rows,
         output_rows=result.output.rows,
     )

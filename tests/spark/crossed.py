@@ -11,8 +11,8 @@ from laketx import Lake, Table
 from metaservice.client import ConflictError
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import stored_rows
-from worker.compact.clustering import Order
 from worker.compact.compaction import Options, run, staged
+from worker.compact.orders import Order
 from worker.write.blind_writes import plan_insert, plan_overwrite
 from worker.write.row_changes import plan_delete, plan_update
 from worker.write.transaction import Write, run_writes

@@ -24,6 +24,7 @@ from tests.spark.processes import ROOT, WAIT_S, wait_until
 from tests.spark.stored import live
 from worker.compact.compaction import Options, staged
 from worker.compact.daemon import Daemon, groups_of
+from worker.compact.processes import Processes
 
 LEASE_MS = 3_000
 NewName = Callable[[], str]
@@ -78,14 +79,28 @@ class Asked:
             kept.rename(path)
             let_go(waiting)
 
-    def tag_runs(self) -> bool:
-        return bool(self.lake.spark.sparkContext.statusTracker().getActiveJobsIds())
+    def is_worked_on(self) -> bool:
+        """Whether a process of this one waits for a file."""
+        return any(child.is_dir() and b"worker.compact.child" in read(child / "cmdline") for child in children())
 
     def check(self) -> None:
         """Done by others in the end, once."""
         wait_until(lambda: Daemon(self.lake).run_waiting() > 0 or self.state() == "DONE")
         assert self.state() == "DONE"
         self.crossed.check()
+
+
+def children() -> list[Path]:
+    """Folders of this process's children in /proc."""
+    listed = [task.joinpath("children").read_text() for task in Path("/proc/self/task").iterdir()]
+    return [Path("/proc", number) for one in listed for number in one.split()]
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it ended
+        return b""
 
 
 def let_go(pipe: Path) -> None:
@@ -97,10 +112,10 @@ def let_go(pipe: Path) -> None:
 @contextmanager
 def working(asked: Asked) -> Iterator[Daemon]:
     """A daemon that has begun with the task."""
-    daemon = Daemon(asked.lake, tasks_at_once=1, idle_s=0.05)
+    daemon = Daemon(asked.lake, tasks_at_once=1, idle_s=0.05, runner=Processes(little_bytes=0))
     daemon.start()
     try:
-        wait_until(asked.tag_runs)
+        wait_until(asked.is_worked_on)
         yield daemon
     finally:
         daemon.stop(0.0)
@@ -114,7 +129,7 @@ def test_a_task_that_is_called_off_stops_and_leaves_nothing(
         command = [*LAKETX, "compaction", "cancel", asked.task_id, "--reason", "not now", "--yes"]
         command += ["--server", place[0]]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
-        wait_until(lambda: not asked.tag_runs())
+        wait_until(lambda: not asked.is_worked_on())
         daemon.ask_to_stop()
         assert daemon.drain(WAIT_S)
     assert (asked.state(), asked.task().error) == ("CANCELLED", "not now")
@@ -127,7 +142,7 @@ def test_a_task_that_an_overwrite_dooms_stops_and_leaves_nothing(leased: Lake, n
     with asked.blocked(), working(asked) as daemon:
         asked.crossed.overwrite()
         after = asked.files()
-        wait_until(lambda: not asked.tag_runs())
+        wait_until(lambda: not asked.is_worked_on())
         daemon.ask_to_stop()
         assert daemon.drain(WAIT_S)
     assert asked.files() == after

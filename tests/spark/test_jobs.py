@@ -14,7 +14,11 @@ from laketx import Lake, connect
 from protos.laketx.v1 import common_pb2, maintenance_pb2
 from tests.spark.crossed import CLUSTER, MAJOR, MINOR, Crossed
 from tests.spark.stored import live, row_ids
+from worker.compact.compaction import Options, staged
 from worker.compact.daemon import Daemon
+from worker.compact.jobs import Job
+from worker.compact.processes import Processes
+from worker.compact.spark_executors import SparkExecutors
 
 NewName = Callable[[], str]
 
@@ -52,6 +56,19 @@ def test_changes_pass_compactions_that_came_first(lake: Lake, new_name: NewName,
             crossed.compact(operation)
             mine(version)
     crossed.check()
+
+
+def test_executors_and_processes_have_the_same_digests(lake: Lake, new_name: NewName) -> None:
+    crossed = Crossed(lake, new_name(), keyed=True)
+    crossed.make_work()
+    digests = []
+    for runner in (SparkExecutors(lake.spark), Processes(), Processes(little_bytes=0)):
+        job = Job()
+        with staged(crossed.table.view, MAJOR, options=Options(), runner=runner, job=job) as compaction:
+            digests.append([(one.input.to_bytes(), one.output.to_bytes()) for one in compaction.outcomes])
+        assert job.progress == 1.0
+    assert digests[0]
+    assert digests[0] == digests[1] == digests[2]
 
 
 def test_clustering_and_inserts_pass_each_other(lake: Lake, new_name: NewName) -> None:

@@ -216,7 +216,7 @@ def connect(
     spark: the session, classic or Spark Connect. Default: the active one, or a new one when it is first needed.
     user: the name in the history.
     warehouse: the location of data files, a path or URI that both Spark and pyarrow can open; a folder is its own.
-    maintenance: the lake's session also runs the compactions that the service plans, until the lake closes.
+    maintenance: this process also runs the compactions that the service plans, until the lake closes.
     credentials: what the client trusts and shows to a service; by default what the environment says.
     storage_keys: the service's temporary keys open the files on S3, for what runs without Spark (docs/security.md).
 

@@ -334,7 +334,8 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         """Rewrites files into fewer, larger ones with the same rows; None if there is nothing to do.
 
         "minor" merges small files, "major" rewrites files with hidden rows or deltas, "cluster" orders rows by columns,
-        in sequence (`sort_by`) or equally (`zorder_by`).
+        in sequence (`sort_by`) or equally (`zorder_by`). It needs no Spark: processes of this machine do it, or the
+        executors of the lake's session where these are elsewhere.
         """
         return by_hand.compact(
             self.refresh().view, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message

@@ -30,8 +30,7 @@ INSTEAD: Final = {  # by module: what does the same, or nearly so, without Spark
     "worker.write.export": "`laketx export` and to_batches need none",
     "worker.base.defaults": "a plain constant, such as 0 or 'new', is a default without it",
     "worker.base.spark_types": "columns are also words, such as 'id bigint', or a schema of Arrow",
-    "worker.compact.by_hand": "`laketx compaction run` leaves it to a worker",
-    "worker.compact.daemon": "`laketx worker` runs it elsewhere",
+    "worker.compact.spark_executors": "without --spark compactions run in processes of this machine",
 }
 ELSE: Final = "docs/arrow.md has what works without it"
 

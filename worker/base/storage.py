@@ -47,6 +47,11 @@ def open_tables_by(warehouse: str, opener: Callable[[str], Any]) -> Callable[[],
     return end
 
 
+def has_opener(path: str) -> bool:
+    """Whether the files below are opened by what only this process has."""
+    return any(s3_uri(path).startswith(root) for root in list(_opened))
+
+
 def s3_uri(path: str) -> str:
     """The URI in one spelling, if it is one of S3."""
     scheme, colon, rest = path.partition(":")

@@ -8,9 +8,9 @@ from typing import Any
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.table_view import TableView
-from worker.compact.clustering import Order, check_order
 from worker.compact.compaction import Options, run
 from worker.compact.groups import OPERATIONS
+from worker.compact.orders import Order, check_order
 from worker.write.scopes import partitions_named
 from worker.write.transaction import Commit
 
@@ -31,7 +31,7 @@ def compact(
     if order is not None:
         check_order(meta, order)
     named = [partition] if isinstance(partition, Mapping) else list(partition or [])
-    partitions = partitions_named(table, named)
+    partitions = partitions_named(table, named, by_spark=table.lake.uses_spark)
     if partition is not None and not partitions:
         return None
     options = Options(order=order, message=message)

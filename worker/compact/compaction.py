@@ -1,37 +1,36 @@
-"""A compaction from begin to commit: one Spark job that stages the outputs of all its groups, then one commit.
+"""A compaction from begin to commit: one job that stages the outputs of all its groups, then one commit.
 
-A Spark task handles a bucket of a primary-key table, or some files of a partition of an append table. It reads and
-writes files by itself, in Spark's long-lived Python processes, and takes both digests. Clustering by columns runs
-entirely in Spark (`clustering`).
+A chunk of the job is a bucket of a primary-key table, or some files of a partition of an append table; to cluster by
+columns, all of them. A runner has the chunks done, each with both digests, wherever it has processes for them.
 """
 
 from __future__ import annotations
 
-import pickle
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-import pyarrow as pa
-
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, LakeTXError, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
-from worker.base.errors import lost_race
+from worker.base.errors import InputError, lost_race
 from worker.base.inlined import fetch_entries
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
-from worker.compact import clustering
-from worker.compact.groups import Group, GroupOutcome, planned_groups
-from worker.compact.spark_tasks import RESULTS_DDL, Chunk, Result, Settings, run_in_batches
+from worker.compact.chunks import Chunk, Settings
+from worker.compact.groups import Group, GroupOutcome, is_delta, planned_groups
+from worker.compact.jobs import Job, Runner
+from worker.compact.orders import ORDERS, Order, check_order
+from worker.compact.runners import runner_of
 from worker.read.file_rows import InputFile, input_file
 from worker.read.hidden_ids import hidden_ids
 from worker.read.written_schemas import WrittenSchemas
-from worker.write.spark_work import told_when_doomed
 from worker.write.stages import Stage
 from worker.write.transaction import Commit
 
 FILE_BYTES_TARGET: Final = 128 << 20
+LOOK_EVERY_S: Final = 0.2
 
 
 class DigestMismatchError(LakeTXError):
@@ -43,14 +42,14 @@ class Options:
     """How to write outputs; unset options come from the table's properties. An order means clustering by it."""
 
     file_bytes_target: int = 0
-    order: clustering.Order | None = None
+    order: Order | None = None
     message: str = ""
     verify: bool | None = None
 
     def to_wire(self) -> maintenance_pb2.TaskOptions:
         wanted = maintenance_pb2.TaskOptions(file_bytes_target=self.file_bytes_target)
         if self.order is not None:
-            wanted.order, wanted.order_columns[:] = clustering.ORDERS[self.order.kind], self.order.columns
+            wanted.order, wanted.order_columns[:] = ORDERS[self.order.kind], self.order.columns
         return wanted
 
 
@@ -114,10 +113,13 @@ def staged(
     read_version: int | None = None,
     options: Options,
     begin: Callable[[transaction_pb2.TableIntent], Transaction] | None = None,
+    runner: Runner | None = None,
+    job: Job | None = None,
 ) -> Iterator[Compaction]:
     """The outputs as files of an open transaction; if the block does not commit them, they are removed.
 
-    The groups are those of a task at its read version; if none are given, MetaService plans them now.
+    The groups are those of a task at its read version; if none are given, MetaService plans them now. `job` is what
+    others look at and cancel.
     """
     table = table.refreshed()
     meta = table.meta
@@ -135,8 +137,10 @@ def staged(
     try:
         with txn:
             if groups:
-                with told_when_doomed(table.spark, txn, stops=True):
-                    found.outcomes = _outcomes(table, stage, operation, groups, options)
+                work = job or Job()
+                with _cancelled_when_doomed(txn, work):
+                    settings = _settings(table, operation, groups, options)
+                    found.outcomes = _outcomes(table, stage, settings, groups, runner or runner_of(table.lake), work)
                 found.groups = groups
                 if found.is_verified:
                     _check(table, found)
@@ -162,37 +166,68 @@ def verifies(meta: catalog_pb2.Table, options: Options) -> bool:
     return meta.properties.get("compaction.verify", "true") != "false"
 
 
-def _outcomes(
-    table: TableView, stage: Stage, operation: common_pb2.Operation.ValueType, groups: Sequence[Group], options: Options
-) -> list[GroupOutcome]:
+@contextmanager
+def _cancelled_when_doomed(txn: Transaction, job: Job) -> Iterator[None]:
+    """Stops the job when its transaction can no longer commit, and says why."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_EVERY_S):
+            if txn.lost is not None or txn.doomed is not None:
+                job.cancel()
+
+    watcher = threading.Thread(target=look, name="laketx-doom", daemon=True)
+    watcher.start()
+    failure: Exception | None = None
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - raised below, unless there is a reason behind it
+        failure = error
+    finally:
+        over.set()
+        watcher.join()
+    if txn.lost is not None:
+        raise txn.lost from failure
+    if txn.doomed is not None:
+        raise ConflictError(txn.doomed) from failure
+    if failure is not None:
+        raise failure
+
+
+def _settings(
+    table: TableView, operation: common_pb2.Operation.ValueType, groups: Sequence[Group], options: Options
+) -> Settings:
     meta = table.meta
-    target = file_bytes_target(meta, options)
     if options.order is not None:
-        return clustering.cluster(table, stage, groups, options.order, target, verify=verifies(meta, options))
-    if operation == common_pb2.OPERATION_CLUSTER:
-        clustering.check_inputs(groups)
-    settings = Settings(
+        check_order(meta, options.order)
+    if operation == common_pb2.OPERATION_CLUSTER and any(is_delta(one) for group in groups for one in group.inputs):
+        raise InputError("CLUSTER_DELTAS", "only base files are clustered: run a major compaction first")
+    return Settings(
         meta=meta.SerializeToString(),
         table_folder=table.folder,
         is_major=operation == common_pb2.OPERATION_MAJOR_COMPACT,
         is_base=bool(meta.primary_key) and operation != common_pb2.OPERATION_MINOR_COMPACT,
         verify=verifies(meta, options),
-        file_bytes_target=target,
+        file_bytes_target=file_bytes_target(meta, options),
+        order=options.order,
     )
-    return _merged(table, stage, settings, groups)
 
 
-def _merged(table: TableView, stage: Stage, settings: Settings, groups: Sequence[Group]) -> list[GroupOutcome]:
+def _outcomes(
+    table: TableView, stage: Stage, settings: Settings, groups: Sequence[Group], runner: Runner, job: Job
+) -> list[GroupOutcome]:
     written = WrittenSchemas(table)
+    fetch_entries(table, [entry for group in groups for entry in group.inputs])
     folder = stage.next_name()
+    is_whole = table.meta.primary_key or settings.order is not None
     chunks = []
     for at, group in enumerate(groups):
         files = input_files(table, written, group)
-        parts = [files] if table.meta.primary_key else list(_split(files, settings.file_bytes_target))
+        parts = [files] if is_whole else list(_split(files, settings.file_bytes_target))
         chunks += [Chunk(at, f"{folder}/{at}-{number}", tuple(part)) for number, part in enumerate(parts)]
     chunks.sort(key=lambda chunk: -sum(file.bytes for file in chunk.files))
     found = [GroupOutcome() for _ in groups]
-    for result in run_chunks(table, settings, chunks):
+    for result in sorted(runner.run(settings, chunks, job), key=lambda result: result.group):
         outcome, group = found[result.group], groups[result.group]
         for payload in result.files:
             file = common_pb2.DataFile.FromString(payload)
@@ -202,20 +237,6 @@ def _merged(table: TableView, stage: Stage, settings: Settings, groups: Sequence
         outcome.input += result.input
         outcome.output += result.output
     return found
-
-
-def run_chunks(table: TableView, settings: Settings, chunks: Sequence[Chunk]) -> list[Result]:
-    """One Spark job, with a Spark task per chunk."""
-    work = pa.table(
-        {
-            "at": pa.array(range(len(chunks)), pa.int32()),
-            "work": pa.array([pickle.dumps((settings, chunk)) for chunk in chunks], pa.binary()),
-        }
-    )
-    spread = table.spark.createDataFrame(work).repartitionById(len(chunks), "at").select("work")
-    answer = spread.mapInArrow(run_in_batches, RESULTS_DDL).toArrow()
-    results = [pickle.loads(one.as_py()) for one in answer.column(0)]  # noqa: S301 - made by this job's tasks
-    return sorted(results, key=lambda result: result.group)
 
 
 def _split(files: Sequence[InputFile], file_bytes_target: int) -> Iterator[list[InputFile]]:
@@ -251,15 +272,14 @@ def _wire_group(group: Group, outcome: GroupOutcome, *, is_verified: bool) -> co
         outputs=[file.path for file in outcome.files],
     )
     if is_verified:
-        found.input_digest = outcome.input.to_bytes(outcome.kind)
-        found.output_digest = outcome.output.to_bytes(outcome.kind)
+        found.input_digest = outcome.input.to_bytes()
+        found.output_digest = outcome.output.to_bytes()
         found.input_rows, found.output_rows = outcome.input.rows, outcome.output.rows
     return found
 
 
 def input_files(table: TableView, written: WrittenSchemas, group: Group) -> list[InputFile]:
     """Files in the order of their versions, each with the ids of its hidden rows."""
-    fetch_entries(table, group.inputs)
     newest_first = sorted(group.inputs, key=lambda entry: -entry.data_version)
     hidden = hidden_ids(table, [(one.file, one.data_version) for one in newest_first], group.delete_sets)
     return [

@@ -1,4 +1,4 @@
-"""The worker of table services: claims tasks, runs several at a time on one Spark session, and reports how they ended.
+"""The worker of table services: claims tasks, runs several at a time, and reports how they ended.
 
 Each slot is a thread that claims a task, compacts, and claims the next. While a task runs its claim is renewed with the
 progress; a cancelled task is stopped. On a stop, running tasks can finish within the drain time; the rest is stopped
@@ -19,12 +19,13 @@ from metaservice.client import ErrorKind, LakeTXError, MetaServiceError
 from metaservice.client.maintenance import claim_of
 from protos.laketx.v1 import common_pb2, maintenance_pb2
 from worker.base.connection import Connection
-from worker.base.session import cancel_jobs, job_group, job_tag, tagged_counts
 from worker.base.table_view import TableView
-from worker.compact.clustering import ORDERS, Order
 from worker.compact.compaction import Options, staged
 from worker.compact.groups import OPERATIONS, Group
-from worker.read import scan
+from worker.compact.jobs import Job, Runner
+from worker.compact.orders import ORDERS, Order
+from worker.compact.runners import runner_of
+from worker.read.plans import entries_of
 
 TASKS_AT_ONCE: Final = 2
 IDLE_S: Final = 5.0
@@ -46,17 +47,23 @@ class _Running:
     ended: threading.Event = field(default_factory=threading.Event)
     stopped: str = ""
     gives_back: bool = False
-
-    @property
-    def tag(self) -> str:
-        return f"laketx-task-{self.task.task_id}-{self.task.fence}"
+    job: Job = field(default_factory=Job)
 
 
 class Daemon:
     """Runs tasks: `start`, later `stop`; or `run_waiting`."""
 
-    def __init__(self, lake: Connection, *, tasks_at_once: int = TASKS_AT_ONCE, idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self,
+        lake: Connection,
+        *,
+        tasks_at_once: int = TASKS_AT_ONCE,
+        idle_s: float = IDLE_S,
+        runner: Runner | None = None,
+    ) -> None:
+        """`runner`: what the tasks' work runs on; default processes of this machine (see `runner_of`)."""
         self._lake = lake
+        self._runner = runner
         self._idle_s = idle_s
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -140,7 +147,7 @@ class Daemon:
     def _work(self, running: _Running) -> None:
         error = ""
         try:
-            with self._renewed(running), self._marked(running):
+            with self._renewed(running):
                 txn_id = self._compact(running)
             self.tasks_done += 1
             log.info("task %s is done by transaction %s", running.task.task_id, txn_id)
@@ -160,6 +167,8 @@ class Daemon:
             read_version=task.read_version,
             options=options_of(table, task),
             begin=lambda intent: self._lake.client.begin([intent], task=claim_of(task), commit_message=task.reason),
+            runner=self._runner or runner_of(self._lake),
+            job=running.job,
         ) as found:
             return found.commit().txn_id
 
@@ -189,7 +198,7 @@ class Daemon:
         task = running.task
         while not running.ended.wait(running.lease_ms / 1_000 / RENEWALS_PER_LEASE):
             try:
-                answer = self._lake.client.renew_task(task.task_id, task.fence, progress=self._progress(running))
+                answer = self._lake.client.renew_task(task.task_id, task.fence, progress=running.job.progress)
             except MetaServiceError as error:
                 if error.kind in (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED):
                     continue
@@ -204,33 +213,21 @@ class Daemon:
                 return
 
     def _stop_until_ended(self, running: _Running, reason: str) -> None:
-        """Cancels repeatedly: between two Spark jobs there is none to cancel."""
+        """Cancels repeatedly: between two jobs of Spark there is none to cancel."""
         self._stop_task(running, reason)
         while not running.ended.wait(STOP_AGAIN_S):
             self._stop_task(running, reason)
 
     def _stop_task(self, running: _Running, reason: str) -> None:
         running.stopped = reason
-        cancel_jobs(self._lake.spark, running.tag)
-
-    @contextmanager
-    def _marked(self, running: _Running) -> Iterator[None]:
-        """Tags its Spark jobs, to cancel them and to see their progress."""
-        spark = self._lake.spark
-        with job_group(spark, running.tag, running.task.reason), job_tag(spark, running.tag):
-            yield
-
-    def _progress(self, running: _Running) -> float:
-        """The fraction of its Spark tasks that are done."""
-        done, known = tagged_counts(self._lake.spark, running.tag)
-        return min(1.0, done / known) if known else 0.0
+        running.job.cancel()
 
 
 def groups_of(table: TableView, task: maintenance_pb2.MaintenanceTask) -> list[Group]:
     """The groups, with the delete sets that did not fit into the answer."""
     for group in task.groups:
         if group.delete_sets_left_out:
-            entries = scan.plan(table, task.read_version, None, [group.partition])
+            entries = entries_of(table, task.read_version, None, [group.partition])
             group.delete_sets.extend(entry for entry in entries if entry.HasField("delete_set"))
     return list(task.groups)
 

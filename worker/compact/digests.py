@@ -41,9 +41,9 @@ class Digest:
             self.rows - other.rows, (self.sum - other.sum) & _MASK, (self.scrambled - other.scrambled) & _MASK
         )
 
-    def to_bytes(self, kind: str = KIND) -> bytes:
-        """Equal for equal rows, if the same hash was used."""
-        return kind.encode() + b":" + struct.pack(">qQQ", self.rows, self.sum, self.scrambled)
+    def to_bytes(self) -> bytes:
+        """Equal for equal rows, if the same hash was used, which the first part names."""
+        return KIND.encode() + b":" + struct.pack(">qQQ", self.rows, self.sum, self.scrambled)
 
 
 def digest_of(hashes: pl.Series) -> Digest:

@@ -10,8 +10,8 @@ from typing import Final
 from protos.laketx.v1 import common_pb2, maintenance_pb2
 from worker.base.table_view import TableView
 from worker.base.values import PartitionKey, partition_key
-from worker.compact.digests import KIND, Digest
-from worker.read import scan
+from worker.compact.digests import Digest
+from worker.read.plans import entries_of
 
 OPERATIONS: Final = {
     "minor": common_pb2.OPERATION_MINOR_COMPACT,
@@ -23,12 +23,11 @@ Group = maintenance_pb2.TaskGroup  # from the plan to the commit, in tasks and b
 
 @dataclass
 class GroupOutcome:
-    """The outputs of a group, and the digests of its inputs and outputs; `kind` names the hash."""
+    """The outputs of a group, and the digests of its inputs and outputs."""
 
     files: list[common_pb2.DataFile] = field(default_factory=list)
     input: Digest = field(default_factory=Digest)
     output: Digest = field(default_factory=Digest)
-    kind: str = KIND
 
 
 def planned_groups(
@@ -59,7 +58,7 @@ def _fill(table: TableView, version: int, groups: Sequence[Group]) -> None:
     """Completes groups of a plan, which has only the paths of the inputs: their entries and the delete sets."""
     files: dict[str, common_pb2.LiveEntry] = {}
     sets: dict[PartitionKey, list[common_pb2.LiveEntry]] = defaultdict(list)
-    for entry in scan.plan(table, version, None, [group.partition for group in groups]):
+    for entry in entries_of(table, version, None, [group.partition for group in groups]):
         if entry.HasField("file"):
             files[entry.file.path] = entry
         else:

@@ -3,7 +3,8 @@
     file of version 4   1 3 5 | 7 9     a batch of each file is there; the smallest of the batches' last keys is 5,
     file of version 6   2 3 8 | 11      so rows up to 5 are complete: 1 2 3 3 5 are a block, 8 waits for the next
 
-Blocks come in the order of their keys, and no key lies in two of them.
+Blocks come in the order of their keys, and no key lies in two of them. A file that is in memory to its end bounds no
+block: many small files are a single one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from worker.base.schema import OP, TOMBSTONE
 from worker.compact.digests import named
 from worker.read.key_merge import is_first, places_among
 
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
 
 class NotSortedError(Exception):
     """A file isn't sorted by key."""
@@ -27,30 +30,43 @@ class NotSortedError(Exception):
 
 @dataclass(slots=True)
 class Run:
-    """Rows sorted by key, all of one data version."""
+    """Rows sorted by key, all of one data version; `rows` is their number, where it is known."""
 
     data_version: int
     batches: Iterator[pl.DataFrame]
+    rows: int | None = None
+    _read: int = 0
+
+    def next(self) -> pl.DataFrame | None:
+        found = next(self.batches, None)
+        self._read += 0 if found is None else len(found)
+        return found
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing follows what was read, as far as is known."""
+        return self._read == self.rows
 
 
 def blocks(runs: Sequence[Run], keys: Sequence[str]) -> Iterator[list[pl.DataFrame]]:
     """For each block a frame of each run, possibly empty, in the order of the runs."""
-    waiting = [next(run.batches, None) for run in runs]
+    waiting = [run.next() for run in runs]
     for rows in waiting:
         _check_sorted(rows, None, keys)
     while any(rows is not None for rows in waiting):
-        bound = _smallest([rows[-1] for rows in waiting if rows is not None], keys)
+        ends = [rows[-1] for rows, run in zip(waiting, runs, strict=True) if rows is not None and not run.is_read]
+        bound = _smallest(ends, keys) if ends else None
         block = []
         for at, rows in enumerate(waiting):
             if rows is None:
                 block.append(pl.DataFrame())
                 continue
-            count = rows_up_to(rows, bound, keys)
+            count = len(rows) if bound is None else rows_up_to(rows, bound, keys)
             block.append(rows[:count])
             rest: pl.DataFrame | None = rows[count:]
             if count == len(rows):
-                rest = next(runs[at].batches, None)
-                _check_sorted(rest, rows[-1], keys)
+                rest = runs[at].next()
+                _check_sorted(rest, rows, keys)
             waiting[at] = rest
         yield block
 
@@ -80,7 +96,7 @@ def _check_sorted(rows: pl.DataFrame | None, before: pl.DataFrame | None, keys: 
     if rows is None:
         return
     if before is not None:
-        rows = pl.concat([before.select(map(named, keys)), rows.select(map(named, keys))])
+        rows = pl.concat([before[-1].select(map(named, keys)), rows.select(map(named, keys))])
     if len(keys) == 1:
         is_sorted = rows[keys[0]].is_sorted()
     else:
@@ -108,37 +124,33 @@ def without_tombstones(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.col(OP) != TOMBSTONE)
 
 
-def _gone(rows: pl.DataFrame, *, hides_tombstones: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def with_hidden(
+    block: Sequence[pl.DataFrame], versions: Sequence[int], keys: Sequence[str], *, hides_tombstones: bool
+) -> Iterator[tuple[pl.DataFrame, Flags]]:
+    """All rows of a block, and which of them a reader leaves out, by the reader's own rules."""
+    lowest = min(versions)
+    there = [(version, rows) for version, rows in zip(versions, block, strict=True) if len(rows)]
+    newer = sorted((one for one in there if one[0] > lowest), key=lambda one: -one[0])
+    latest_keys = None
+    if newer:
+        together = pl.concat([rows for _, rows in newer])
+        names = _keys_alone(together, keys)
+        first = is_first(names)
+        latest_keys = names.filter(first)
+        yield together, ~first.to_numpy() | _gone(together, hides_tombstones=hides_tombstones)
+    for version, rows in there:
+        if version == lowest:
+            hidden = _gone(rows, hides_tombstones=hides_tombstones)
+            if latest_keys is not None:
+                hidden[places_among(_keys_alone(rows, keys), latest_keys)] = True
+            yield rows, hidden
+
+
+def _gone(rows: pl.DataFrame, *, hides_tombstones: bool) -> Flags:
     if hides_tombstones and OP in rows.columns:
         return (rows[OP] == TOMBSTONE).to_numpy().copy()
     return np.zeros(len(rows), bool)
 
 
 def _keys_alone(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """A frame of an ended run has no columns."""
-    return rows.select(named(name).alias(f"k{at}") for at, name in enumerate(keys)) if len(rows) else rows
-
-
-def hidden_rows(
-    block: Sequence[pl.DataFrame], versions: Sequence[int], keys: Sequence[str], *, hides_tombstones: bool
-) -> list[pl.Series]:
-    """The positions of the rows in each frame that a reader leaves out, by the reader's own rules."""
-    lowest = min(versions)
-    frames = [_keys_alone(rows, keys) for rows in block]
-    flags = [_gone(rows, hides_tombstones=hides_tombstones) for rows in block]
-    newer = sorted(
-        (at for at, version in enumerate(versions) if version > lowest and len(frames[at])),
-        key=lambda at: -versions[at],
-    )
-    if newer:
-        together = pl.concat([frames[at] for at in newer])
-        first = is_first(together)
-        latest_keys, begin = together.filter(first), 0
-        for at in newer:
-            end = begin + len(frames[at])
-            flags[at] |= ~first[begin:end].to_numpy()
-            begin = end
-        for at, version in enumerate(versions):
-            if version == lowest and len(frames[at]):
-                flags[at][places_among(frames[at], latest_keys)] = True
-    return [pl.Series(np.flatnonzero(one), dtype=pl.UInt32) for one in flags]
+    return rows.select(named(name).alias(f"k{at}") for at, name in enumerate(keys))
