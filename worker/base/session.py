@@ -208,6 +208,36 @@ def reads_elsewhere_by_jar(rows: DataFrame, table_id: str, warehouse: str) -> li
     ]
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a write of the catalog ended, in messages of the wire. Those of a write that only staged its files say how to
+    commit them; without any, nobody knows whether it committed."""
+
+    txn_id: str
+    rows: int
+    attempts: int
+    answer: bytes
+    begin: bytes
+    files: bytes
+    commit: bytes
+
+
+def write_outcome(spark: SparkSession, catalog: str, result: str) -> Outcome | None:
+    """The outcome of the write with that option `result`, once; None: there was no such write."""
+    if is_classic(spark):
+        jvm: Any = spark._jvm
+        found = jvm.io.laketx.spark.write.WriteResults.take(result)
+        if found is None:
+            return None
+        parts = [bytes(one) for one in (found.answer(), found.begin(), found.files(), found.commit())]
+        return Outcome(str(found.txnId()), int(found.rows()), int(found.attempts()), *parts)
+    rows = spark.sql(f"CALL {catalog}.system.write_result(id => '{result}')").collect()
+    if not rows:
+        return None
+    txn_id, count, attempts, *messages = rows[0]
+    return Outcome(txn_id, count, attempts, *map(bytes, messages))
+
+
 def plan_text(rows: DataFrame) -> str:
     """The analysed plan of a DataFrame, subqueries and views included; over Spark Connect the server tells it."""
     frame: Any = rows

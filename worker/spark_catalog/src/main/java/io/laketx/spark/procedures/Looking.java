@@ -6,6 +6,8 @@ import static org.apache.spark.sql.types.DataTypes.StringType;
 import io.laketx.spark.metadata.Commits;
 import io.laketx.spark.metadata.MetadataKind;
 import io.laketx.spark.metadata.Rows;
+import io.laketx.spark.write.WriteResult;
+import io.laketx.spark.write.WriteResults;
 import io.laketx.v1.Conflict;
 import io.laketx.v1.GetTransactionRequest;
 import io.laketx.v1.ListTransactionsRequest;
@@ -24,6 +26,8 @@ final class Looking {
       "txn_id string, state string, tables array<string>, reason string, rule string, winner_txn_id string,"
           + " winner_operation string, winner_version bigint, winner_time timestamp, winner_user string,"
           + " partition string, read_version bigint, advice string";
+  private static final String RESULT =
+      "txn_id string, rows bigint, attempts int, answer binary, begin binary, files binary, commit binary";
   private static final Map<String, String> ADVICE =
       Map.of(
           "ADVICE_RESUBMIT", "run it again: the staged files can be reused",
@@ -48,7 +52,26 @@ final class Looking {
         new LakeProcedure("why", "Shows how a transaction ended, and to whom and by which rule it lost.")
             .takes("txn_id", StringType, "the transaction's id")
             .answers(WHY)
-            .does(given -> why(lake, given)));
+            .does(given -> why(lake, given)),
+        new LakeProcedure("write_result", "Shows once how a write ended that had the option `result`.")
+            .takes("id", StringType, "the option's value")
+            .answers(RESULT)
+            .does(given -> writeResult(given.text("id"))));
+  }
+
+  /** No row where there is no such write on this driver, or its result was taken already. */
+  private static List<InternalRow> writeResult(String id) {
+    WriteResult found = WriteResults.take(id);
+    if (found == null) return List.of();
+    return List.of(
+        Rows.of(
+            found.txnId(),
+            found.rows(),
+            found.attempts(),
+            found.answer(),
+            found.begin(),
+            found.files(),
+            found.commit()));
   }
 
   private static List<InternalRow> history(Lake lake, Arguments given) {

@@ -9,25 +9,36 @@ import java.util.TreeMap;
  * <p>It is an IllegalArgumentException because Spark shows that to Python as an error with a message; what it doesn't
  * know becomes a page of Java.
  */
-public final class LakeException extends IllegalArgumentException {
+public class LakeException extends IllegalArgumentException {
   private static final long serialVersionUID = 1;
 
   private final RefusalKind kind;
   private final String reason;
+  private final String message; // without the reason
+  private final transient Map<String, String> facts;
+  private final boolean isOwn;
 
   public LakeException(RefusalKind kind, String reason, String message, Map<String, String> facts) {
     this(kind, reason, message, facts, null);
   }
 
   public LakeException(RefusalKind kind, String reason, String message, Map<String, String> facts, Throwable cause) {
+    this(kind, reason, message, facts, cause, false);
+  }
+
+  private LakeException(
+      RefusalKind kind, String reason, String message, Map<String, String> facts, Throwable cause, boolean isOwn) {
     super(text(reason, message, facts), cause);
     this.kind = kind;
     this.reason = reason;
+    this.message = message;
+    this.facts = facts;
+    this.isOwn = isOwn;
   }
 
   /** What the caller got wrong. */
   public static LakeException invalid(String reason, String message) {
-    return new LakeException(RefusalKind.INVALID, reason, message, Map.of());
+    return new LakeException(RefusalKind.INVALID, reason, message, Map.of(), null, true);
   }
 
   public RefusalKind kind() {
@@ -36,6 +47,19 @@ public final class LakeException extends IllegalArgumentException {
 
   public String reason() {
     return reason;
+  }
+
+  /** Whether the service has not said it. */
+  boolean isOwn() {
+    return isOwn;
+  }
+
+  String message() {
+    return message;
+  }
+
+  Map<String, String> facts() {
+    return facts == null ? Map.of() : facts;
   }
 
   private static String text(String reason, String message, Map<String, String> facts) {

@@ -11,10 +11,12 @@ import java.util.HashMap;
 import java.util.Map;
 import javax.net.ssl.SSLPeerUnverifiedException;
 
-/** What the service says in the trailers of a call that it refused. */
-final class Refusals {
+/** Refusals on the wire: what the service says in the trailers of a call, and the same for who asks how a write ended. */
+public final class Refusals {
   static final String TLS_FAILED = "TLS_FAILED";
   private static final String DOMAIN = "laketx";
+  private static final String OWN_DOMAIN = "laketx.spark";
+  private static final String KIND = "kind";
   private static final String ERROR_INFO = "/google.rpc.ErrorInfo";
   private static final Metadata.Key<byte[]> DETAILS =
       Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
@@ -58,13 +60,29 @@ final class Refusals {
     }
   }
 
+  /** A refusal as the service writes its own. */
+  public static com.google.rpc.Status status(LakeException refusal) {
+    ErrorInfo info =
+        ErrorInfo.newBuilder()
+            .setDomain(refusal.isOwn() ? OWN_DOMAIN : DOMAIN)
+            .setReason(refusal.reason())
+            .putAllMetadata(refusal.facts())
+            .putMetadata(KIND, refusal.kind().name())
+            .build();
+    return com.google.rpc.Status.newBuilder()
+        .setCode(Status.Code.UNKNOWN.value())
+        .setMessage(refusal.message())
+        .addDetails(Any.newBuilder().setTypeUrl("type.googleapis.com" + ERROR_INFO).setValue(info.toByteString()))
+        .build();
+  }
+
   private static LakeException decoded(com.google.rpc.Status status, RefusalKind byCode, Throwable cause) {
     for (Any detail : status.getDetailsList()) {
       if (!detail.getTypeUrl().endsWith(ERROR_INFO)) continue;
       ErrorInfo info = infoOf(detail);
       if (info == null || !info.getDomain().equals(DOMAIN)) continue;
       Map<String, String> facts = new HashMap<>(info.getMetadataMap());
-      String named = facts.remove("kind");
+      String named = facts.remove(KIND);
       String prefix = info.getReason() + ": ";
       String message = status.getMessage();
       if (message.startsWith(prefix)) message = message.substring(prefix.length());

@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.TimestampType;
 
 /**
  * Casts that Spark puts between a statement's values and the table's columns. A key loses nothing in one, and under
- * `write.strict_casts` no column does. What doesn't fit at all Spark refuses by itself.
+ * `strict_casts`, an option of the write or a property of the table, no column does. What doesn't fit at all Spark refuses by itself.
  *
  * <p>Where the types say that a cast may lose something, the values are looked at: constants, and rows that are put in,
  * which are read once more for it. The types alone decide where that can't be done.
@@ -27,18 +27,17 @@ import org.apache.spark.sql.types.TimestampType;
 final class Casts {
   private static final int FLOAT_DIGITS = 6; // so many decimal digits survive
   private static final int DOUBLE_DIGITS = 15;
-  private static final String STRICT = "write.strict_casts";
 
   private Casts() {}
 
   /** Looks at the statement that runs; `isInsert`: its rows come from elsewhere, and can be asked for again. */
-  static void check(Table meta, boolean isInsert) {
-    boolean areAllStrict = meta.getPropertiesOrDefault(STRICT, "false").equals("true");
+  static void check(Table meta, WriteOptions options, boolean isInsert) {
+    boolean areAllStrict = options.areCastsStrict(meta);
     if (!areAllStrict && meta.getPrimaryKeyCount() == 0) return;
     for (SparkPlans.Inserted one : SparkPlans.insertedCasts(isInsert)) {
       boolean isKey = meta.getPrimaryKeyList().stream().anyMatch(name -> isSame(name, one.column()));
       if (!(areAllStrict || isKey) || !mayLose(one.from(), one.to())) continue;
-      String why = isKey ? "it is of the key" : STRICT + " is set";
+      String why = isKey ? "it is of the key" : "write.strict_casts is set";
       String column = one.column() + " of " + meta.getName();
       if (one.rows() == null || losesAlways(one.from(), one.to())) {
         throw LakeException.invalid(

@@ -1,10 +1,8 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.Conflict;
 import io.laketx.v1.Operation;
-import java.util.Map;
 import java.util.Set;
 
 /** A lost race as an error: to whom, by which rule, and what to do. */
@@ -29,7 +27,7 @@ final class Conflicts {
             + "\n  rule:   " + word(conflict.getRule().name(), "CONFLICT_RULE_")
             + ", read version " + conflict.getReadVersion()
             + "\n  advice: " + advice(conflict);
-    return new LakeException(RefusalKind.STALE, REASON, text, Map.of());
+    return new LostRaceException(text, conflict);
   }
 
   private static String advice(Conflict conflict) {

@@ -89,6 +89,10 @@ final class GivenRows {
     List<String> by = new ArrayList<>(staging.meta().getPartitionColumnsList());
     by.addAll(staging.meta().getPrimaryKeyList());
     Comparator<InternalRow> inPlace = SparkPlans.ordering(staging.ordinals(by), staging.types());
+    if (!staging.orderBy().isEmpty()) {
+      Comparator<InternalRow> ordered = SparkPlans.ordering(staging.ordinals(staging.orderBy()), staging.types());
+      inPlace = inPlace.thenComparing(staging.isKeyed() ? ordered.reversed() : ordered);
+    }
     return staging.isKeyed() ? Comparator.comparingInt(files::bucketOf).thenComparing(inPlace) : inPlace;
   }
 

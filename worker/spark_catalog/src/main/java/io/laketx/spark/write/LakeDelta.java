@@ -26,7 +26,6 @@ import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Rows that are hidden, changed and added by one DELETE, UPDATE or MERGE: one transaction. */
 final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributionAndOrdering {
@@ -35,7 +34,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   private final List<LakeScan> scans;
   private final Spread spread;
   private final StructType metadata;
-  private final CaseInsensitiveStringMap options;
+  private final WriteOptions options;
   private final boolean byFile; // its rows say by their file which partition they are of
   private final boolean mayMove; // they say it themselves, and may leave it
   private StatementReads reads;
@@ -45,7 +44,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     this.snapshot = snapshot;
     this.command = command;
     this.scans = scans;
-    options = info.options();
+    options = WriteOptions.of(info.options());
     metadata = info.metadataSchema().orElseGet(StructType::new);
     boolean isDelete = command == RowLevelOperation.Command.DELETE;
     byFile = isDelete && snapshot.isKeyed() && RowChanges.hasPartitionOfNull(snapshot.meta());
@@ -90,15 +89,19 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
 
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
-    Casts.check(snapshot.meta(), false);
-    boolean changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
-    reads = StatementReads.ofRowChange(snapshot, scans, changesAll);
-    ConflictPolicy policy = ConflictPolicy.of(options, snapshot.meta(), false);
-    txn = reads.begin(operation(), snapshot.meta().getSchemaVersion(), policy);
+    options.noting(this::begin);
     FileKind kind = snapshot.isKeyed() ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_UNSPECIFIED;
     Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, !snapshot.isKeyed());
     int origin = List.of(metadata.fieldNames()).indexOf(mayMove ? MetadataColumns.PARTITION : MetadataColumns.FILE);
     return new DeltaRows.Factory(staging, spread.isOneBucket(), origin, byFile, mayMove, partitions());
+  }
+
+  private void begin() {
+    Casts.check(snapshot.meta(), options, false);
+    boolean changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
+    reads = StatementReads.ofRowChange(snapshot, scans, changesAll, options);
+    ConflictPolicy policy = options.policy(snapshot.meta(), false);
+    txn = reads.begin(operation(), snapshot.meta().getSchemaVersion(), policy, options);
   }
 
   /** The partition of each file that is read, where rows may leave it, or don't tell it otherwise. */
@@ -122,6 +125,10 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
+    options.noting(() -> commitAll(messages));
+  }
+
+  private void commitAll(WriterCommitMessage[] messages) {
     Arrived arrived = arrived(messages);
     List<DeleteSet> sets = new ArrayList<>();
     if (!arrived.hidden().isEmpty()) {

@@ -1,14 +1,20 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.read.PartitionKey;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
+import io.laketx.v1.DataFile;
 import io.laketx.v1.FileKind;
 import io.laketx.v1.Operation;
+import io.laketx.v1.Partition;
+import io.laketx.v1.PartitionList;
 import io.laketx.v1.Scope;
 import io.laketx.v1.Table;
 import java.io.IOException;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
@@ -31,6 +37,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final NewDefinition definition;
   private final Spread spread; // null: tasks hand the rows to the driver
   private final LogicalWriteInfo info;
+  private final WriteOptions options;
   private StatementReads reads;
   private WriteTransaction txn;
 
@@ -50,7 +57,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
       PartitionCondition condition,
       NewDefinition definition,
       LogicalWriteInfo info) {
-    this(snapshot, operation, scope, condition, definition, info, new Spread(snapshot.meta(), true));
+    this(snapshot, operation, scope, condition, definition, info, spread(snapshot, info));
   }
 
   private LakeWrite(
@@ -68,6 +75,12 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     this.definition = definition;
     this.info = info;
     this.spread = spread;
+    options = WriteOptions.of(info.options());
+  }
+
+  private static Spread spread(Snapshot snapshot, LogicalWriteInfo info) {
+    Spread found = new Spread(snapshot.meta(), true);
+    return found.orderedBy(WriteOptions.of(info.options()).orderBy(snapshot.meta()));
   }
 
   @Override
@@ -109,17 +122,25 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
-    Casts.check(snapshot.meta(), true);
-    reads = StatementReads.ofRows(snapshot, condition, before());
-    boolean isBlind = operation == Operation.OPERATION_INSERT && reads.areNone();
-    txn = begin(ConflictPolicy.of(info.options(), snapshot.meta(), isBlind));
-    if (isBlind) snapshot.written();
+    options.noting(this::begin);
     if (spread == null) return new GivenRows.Factory(Staging.typesOf(snapshot.meta()));
     return new Factory(staging(), spread.isOneBucket());
   }
 
+  private void begin() {
+    Casts.check(snapshot.meta(), options, true);
+    reads = StatementReads.ofRows(snapshot, condition, before(), options);
+    boolean isBlind = operation == Operation.OPERATION_INSERT && reads.areNone();
+    txn = begin(options.policy(snapshot.meta(), isBlind));
+    if (isBlind) snapshot.written();
+  }
+
   private Staging staging() {
-    return new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind(), false);
+    return new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind(), false).orderedBy(orderBy());
+  }
+
+  private List<String> orderBy() {
+    return options.orderBy(snapshot.meta());
   }
 
   private FileKind kind() {
@@ -134,16 +155,20 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   private WriteTransaction begin(ConflictPolicy policy) {
     boolean isMerge = SparkPlans.isInsertOnlyMerge(); // which Spark makes an append
-    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy, definition != null);
+    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy, options, definition != null);
   }
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
+    options.noting(() -> commitAll(messages));
+  }
+
+  private void commitAll(WriterCommitMessage[] messages) {
     if (spread != null) {
       commit(Arrived.of(messages));
       return;
     }
-    Arrived inlined = GivenRows.inlined(messages, Staging.inlined(snapshot.meta(), txn.id(), kind()));
+    Arrived inlined = GivenRows.inlined(messages, Staging.inlined(snapshot.meta(), txn.id(), kind()).orderedBy(orderBy()));
     try {
       if (inlined != null) commit(inlined);
       else commit(GivenRows.written(messages, staging()));
@@ -156,6 +181,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private void commit(Arrived arrived) {
     Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta()));
     if (scope != null) change.setScope(scope);
+    if (scope != null && scope.hasNamed()) checkWithin(scope.getNamed(), arrived.files());
     if (condition != null) condition.declare(change, snapshot, arrived.files());
     try {
       commit(arrived, change);
@@ -163,6 +189,15 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
       if (definition == null) Reruns.run(txn, lost);
       else if (isReplacement()) Reruns.runReplacement(txn, lost);
       else TakenNames.settle(txn, lost);
+    }
+  }
+
+  private static void checkWithin(PartitionList named, List<DataFile> files) {
+    Set<Object> known = new HashSet<>();
+    for (Partition one : named.getPartitionsList()) known.add(PartitionKey.of(one));
+    for (DataFile one : files) {
+      if (known.contains(PartitionKey.of(one.getPartition()))) continue;
+      throw LakeException.invalid("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named");
     }
   }
 

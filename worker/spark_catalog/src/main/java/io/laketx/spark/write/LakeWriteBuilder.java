@@ -2,6 +2,7 @@ package io.laketx.spark.write;
 
 import io.laketx.spark.read.Snapshot;
 import io.laketx.v1.Operation;
+import io.laketx.v1.PartitionList;
 import io.laketx.v1.Scope;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -15,6 +16,7 @@ import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 public class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final Snapshot snapshot;
   private final LogicalWriteInfo info;
+  private final WriteOptions options;
   private Operation operation = Operation.OPERATION_INSERT;
   private Scope scope;
   private PartitionCondition condition;
@@ -22,6 +24,7 @@ public class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
   private LakeWriteBuilder(Snapshot snapshot, LogicalWriteInfo info) {
     this.snapshot = snapshot;
     this.info = info;
+    options = WriteOptions.of(info.options());
   }
 
   public static LakeWriteBuilder of(Snapshot snapshot, LogicalWriteInfo info) {
@@ -38,7 +41,8 @@ public class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
   @Override
   public WriteBuilder truncate() {
     operation = Operation.OPERATION_OVERWRITE;
-    scope = Scope.newBuilder().setAll(true).build();
+    PartitionList named = options.partitions();
+    scope = (named == null ? Scope.newBuilder().setAll(true) : Scope.newBuilder().setNamed(named)).build();
     return this;
   }
 
@@ -64,7 +68,8 @@ public class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
 
   @Override
   public Write build() {
-    boolean isInsert = operation == Operation.OPERATION_INSERT && snapshot.transaction() == null;
+    boolean isAlone = snapshot.transaction() == null && options.stage().isEmpty();
+    boolean isInsert = operation == Operation.OPERATION_INSERT && isAlone;
     if (isInsert && GivenRows.areFew(snapshot.meta())) return LakeWrite.ofFewRows(snapshot, info);
     return new LakeWrite(snapshot, operation, scope, condition, null, info);
   }

@@ -19,7 +19,7 @@ import java.util.Set;
  * What a statement read of another table than the one that it changes. Such a table joins the transaction, with a change
  * that changes nothing.
  */
-record OtherReads(Snapshot table, long version, Set<Read> reads) {
+record OtherReads(String tableId, long schemaVersion, long version, Set<Read> reads) {
   private static final String SETTING = "spark.laketx.isolation.reads";
   private static final String PROPERTY = "isolation.reads";
   private static final String ALL = "all";
@@ -47,28 +47,35 @@ record OtherReads(Snapshot table, long version, Set<Read> reads) {
     Map<String, OtherReads> found = new LinkedHashMap<>();
     for (TableRead one : reads) {
       Read declared = whole ? TableRead.ofAll(false) : one.declared(false);
-      OtherReads mine = new OtherReads(one.snapshot(), one.snapshot().version(), new LinkedHashSet<>(Set.of(declared)));
-      found.merge(one.snapshot().tableId(), mine, OtherReads::and);
+      long schema = one.snapshot().meta().getSchemaVersion();
+      String id = one.snapshot().tableId();
+      found.merge(id, new OtherReads(id, schema, one.snapshot().version(), new LinkedHashSet<>(Set.of(declared))), OtherReads::and);
     }
     return found.values();
   }
 
   private OtherReads and(OtherReads more) {
     reads.addAll(more.reads);
-    return new OtherReads(table, Math.min(version, more.version), reads);
+    return new OtherReads(tableId, schemaVersion, Math.min(version, more.version), reads);
+  }
+
+  /** As the caller of the write declares it. */
+  static OtherReads of(TableIntent read) {
+    return new OtherReads(
+        read.getTableId(), read.getSchemaVersion(), read.getReadVersion(), new LinkedHashSet<>(read.getReadsList()));
   }
 
   TableIntent intent() {
     return TableIntent.newBuilder()
-        .setTableId(table.tableId())
+        .setTableId(tableId)
         .setOperation(Operation.OPERATION_UPDATE)
-        .setSchemaVersion(table.meta().getSchemaVersion())
+        .setSchemaVersion(schemaVersion)
         .setReadVersion(version)
         .addAllReads(reads)
         .build();
   }
 
   Change change() {
-    return Change.newBuilder().setTableId(table.tableId()).addAllReads(reads).build();
+    return Change.newBuilder().setTableId(tableId).addAllReads(reads).build();
   }
 }

@@ -12,6 +12,11 @@ final class Reruns {
 
   private Reruns() {}
 
+  /** The number of the attempt that this thread makes. */
+  static int attempt() {
+    return ATTEMPT.get().number;
+  }
+
   /** Runs the statement of a transaction again; throws what it lost by where it may not. */
   static void run(WriteTransaction txn, LakeException lost) {
     if (!txn.reruns() || !Conflicts.END_IN.contains(lost.reason())) throw lost;

@@ -33,6 +33,7 @@ final class RowFiles {
   private final int[] parts;
   private final int[] required;
   private final boolean isOneBucket;
+  private final boolean isNewestFirst; // of the rows of a key the first one counts
   private final JoinedRow joined = new JoinedRow();
   private final GenericInternalRow beside = new GenericInternalRow(1);
   private final List<Told.Written> done = new ArrayList<>();
@@ -58,6 +59,7 @@ final class RowFiles {
   RowFiles(Staging staging, int task, long attempt, boolean isOneBucket) {
     this.staging = staging;
     this.isOneBucket = isOneBucket;
+    isNewestFirst = !staging.orderBy().isEmpty();
     meta = staging.meta();
     prefix = String.format("%s/0/part-%05d-%d-", staging.txnId(), task, attempt);
     types = staging.types();
@@ -79,7 +81,7 @@ final class RowFiles {
 
   void refuseTwice(InternalRow row) {
     refuse("KEY_TWICE", "the key " + keyText(row) + " stands twice in what is written to " + meta.getName()
-        + "; keep one row of each key, say by GROUP BY or row_number()");
+        + "; keep one row of each key, or say by the option order_by which one is newer");
   }
 
   int bucketOf(InternalRow row) {
@@ -113,7 +115,7 @@ final class RowFiles {
     } else if (waiting != null) {
       waiting = null; // what comes takes its place
     } else {
-      refuseTwice(row);
+      if (!isNewestFirst) refuseTwice(row);
       return;
     }
     writeKeyed(row, hash, UPSERT);

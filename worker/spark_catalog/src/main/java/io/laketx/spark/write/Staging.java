@@ -21,6 +21,7 @@ final class Staging implements Serializable {
   private final FileKind kind;
   private final boolean keepsIds;
   private final ParquetOut out; // null: nothing is written, MetaService keeps the rows
+  private String[] orderBy = {};
   private transient Table meta;
 
   private Staging(Table meta, String txnId, FileKind kind) {
@@ -56,6 +57,16 @@ final class Staging implements Serializable {
     } catch (InvalidProtocolBufferException error) {
       throw new IllegalStateException(error);
     }
+  }
+
+  /** The same; of the rows of a key, which come together, the newest counts by these columns. */
+  Staging orderedBy(List<String> columns) {
+    orderBy = columns.toArray(String[]::new);
+    return this;
+  }
+
+  List<String> orderBy() {
+    return List.of(orderBy);
   }
 
   String txnId() {

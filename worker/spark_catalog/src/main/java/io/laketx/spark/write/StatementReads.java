@@ -8,10 +8,13 @@ import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.Change;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
+import io.laketx.v1.ListVersionsRequest;
 import io.laketx.v1.Operation;
 import io.laketx.v1.Read;
 import io.laketx.v1.Table;
 import io.laketx.v1.TableCommit;
+import io.laketx.v1.TableIntent;
+import io.laketx.v1.VersionFilter;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashSet;
@@ -29,16 +32,23 @@ final class StatementReads {
   private final List<TableRead> besides = new ArrayList<>(); // all other reads of the table
   private final List<Read> partitions; // what finds the partitions that are overwritten
   private final List<TableRead> others; // reads of other tables, where they are declared
+  private final List<TableIntent> given; // what the caller declares for the rows that it gives
   private final boolean isUnseen;
   private final boolean changesAll;
   private boolean readsAll;
 
   private StatementReads(
-      Snapshot snapshot, Table before, List<LakeScan> scans, boolean changesAll, List<Read> partitions) {
+      Snapshot snapshot,
+      Table before,
+      List<LakeScan> scans,
+      boolean changesAll,
+      List<Read> partitions,
+      WriteOptions options) {
     this.snapshot = snapshot;
     this.changed = List.copyOf(scans);
     this.changesAll = changesAll;
     this.partitions = partitions;
+    given = options.reads();
     List<TableRead> all = SparkPlans.reads();
     isUnseen = all == null;
     boolean isAlone = snapshot.transaction() == null; // else the transaction declares them
@@ -52,29 +62,48 @@ final class StatementReads {
   }
 
   /** Of one that changes the rows that its scans find. `changesAll`: all of them, and the scans serve nothing else. */
-  static StatementReads ofRowChange(Snapshot snapshot, List<LakeScan> scans, boolean changesAll) {
-    return new StatementReads(snapshot, snapshot.meta(), scans, changesAll, List.of());
+  static StatementReads ofRowChange(
+      Snapshot snapshot, List<LakeScan> scans, boolean changesAll, WriteOptions options) {
+    return new StatementReads(snapshot, snapshot.meta(), scans, changesAll, List.of(), options);
   }
 
   /**
    * Of one whose rows come in. `condition` tells which partitions are overwritten; null: that is known otherwise. `before` is
    * the table as it is without what the statement may make of it.
    */
-  static StatementReads ofRows(Snapshot snapshot, PartitionCondition condition, Table before) {
+  static StatementReads ofRows(
+      Snapshot snapshot, PartitionCondition condition, Table before, WriteOptions options) {
     List<Read> partitions = condition == null ? List.of() : condition.reads();
-    return new StatementReads(snapshot, before, List.of(), false, partitions);
+    return new StatementReads(snapshot, before, List.of(), false, partitions, options);
   }
 
   /** Whether nothing was read that counts. */
   boolean areNone() {
-    return !isUnseen && changed.isEmpty() && besides.isEmpty() && partitions.isEmpty() && others.isEmpty();
+    boolean areGiven = !given.isEmpty();
+    return !isUnseen && !areGiven && changed.isEmpty() && besides.isEmpty() && partitions.isEmpty() && others.isEmpty();
   }
 
   /** The version that it read: the oldest one, where DataFrames that were made earlier are among its sources. */
   long version() {
     long oldest = snapshot.version();
     for (TableRead one : besides) oldest = Math.min(oldest, one.snapshot().version());
-    return oldest;
+    for (TableIntent one : given) {
+      if (isOfTable(one)) oldest = Math.min(oldest, one.getReadVersion());
+    }
+    return oldest < snapshot.version() && !isChangedSince(oldest) ? snapshot.version() : oldest;
+  }
+
+  /** Whether rows have: columns that were added and compactions change none. */
+  private boolean isChangedSince(long version) {
+    VersionFilter filter =
+        VersionFilter.newBuilder()
+            .setFromVersion(version + 1)
+            .setToVersion(snapshot.version())
+            .setLogicalOnly(true)
+            .build();
+    ListVersionsRequest request =
+        ListVersionsRequest.newBuilder().setTableId(snapshot.tableId()).setPageSize(1).setFilter(filter).build();
+    return snapshot.service().ask(stubs -> stubs.reads().listVersions(request)).getVersionsCount() > 0;
   }
 
   private Set<Read> declared() {
@@ -83,24 +112,39 @@ final class StatementReads {
     for (TableRead one : besides) found.add(readsAll ? TableRead.ofAll(false) : one.declared(false));
     for (Read one : partitions) found.add(readsAll ? TableRead.ofAll(one.getChangesAll()) : one);
     if (isUnseen) found.add(TableRead.ofAll(false));
+    for (TableIntent one : given) {
+      if (isOfTable(one)) found.addAll(one.getReadsList());
+    }
     return found;
   }
 
-  WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy) {
-    return begin(operation, schemaVersion, policy, false);
+  private boolean isOfTable(TableIntent read) {
+    return read.getTableId().equals(snapshot.tableId());
+  }
+
+  private Collection<OtherReads> elsewhere() {
+    List<OtherReads> found = new ArrayList<>(OtherReads.of(others, readsAll));
+    for (TableIntent one : given) {
+      if (!isOfTable(one)) found.add(OtherReads.of(one));
+    }
+    return found;
+  }
+
+  WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy, WriteOptions options) {
+    return begin(operation, schemaVersion, policy, options, false);
   }
 
   /** `isNow`: the service hears of it at once. */
-  WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy, boolean isNow) {
+  WriteTransaction begin(
+      Operation operation, long schemaVersion, ConflictPolicy policy, WriteOptions options, boolean isNow) {
     try {
-      Collection<OtherReads> elsewhere = OtherReads.of(others, readsAll);
       TransactionBegin how =
-          new TransactionBegin(operation, schemaVersion, version(), declared(), elsewhere, policy);
+          new TransactionBegin(operation, schemaVersion, version(), declared(), elsewhere(), policy, options);
       return WriteTransaction.begin(snapshot, how, isNow);
     } catch (LakeException error) {
       if (readsAll || areNone() || error.kind() != RefusalKind.INVALID) throw error;
       readsAll = true;
-      return begin(operation, schemaVersion, policy, isNow);
+      return begin(operation, schemaVersion, policy, options, isNow);
     }
   }
 
@@ -110,7 +154,7 @@ final class StatementReads {
     return commit(
         () -> {
           Change.Builder mine = change.clearReads().addAllReads(lookedAt).addAllReads(declared());
-          return txn.commit(files, sets, mine, OtherReads.of(others, readsAll));
+          return txn.commit(files, sets, mine, elsewhere());
         });
   }
 
@@ -119,7 +163,7 @@ final class StatementReads {
     commit(
         () -> {
           Change.Builder mine = change.clearReads().addAllReads(declared());
-          return txn.commitUnder(definition, files, mine, OtherReads.of(others, readsAll));
+          return txn.commitUnder(definition, files, mine, elsewhere());
         });
   }
 

@@ -67,11 +67,13 @@ final class StreamedWrite implements StreamingWrite {
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     WarehouseMark.leave(snapshot.service());
-    reads = StatementReads.ofRows(replaces ? replaced : snapshot, null, snapshot.meta());
-    if (!replaces && !reads.areNone()) reads = StatementReads.ofRows(newest(), null, snapshot.meta());
+    reads = StatementReads.ofRows(replaces ? replaced : snapshot, null, snapshot.meta(), WriteOptions.NONE);
+    if (!replaces && !reads.areNone()) {
+      reads = StatementReads.ofRows(newest(), null, snapshot.meta(), WriteOptions.NONE);
+    }
     Operation operation = replaces ? Operation.OPERATION_OVERWRITE : Operation.OPERATION_INSERT;
     long schema = snapshot.meta().getSchemaVersion();
-    txn = replaces || !reads.areNone() ? reads.begin(operation, schema, ConflictPolicy.FAIL) : null;
+    txn = replaces || !reads.areNone() ? reads.begin(operation, schema, ConflictPolicy.FAIL, WriteOptions.NONE) : null;
     txnId = txn == null ? Ids.uuid7() : txn.id();
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
     if (snapshot.isKeyed()) kind = replaces ? FileKind.FILE_KIND_BASE : FileKind.FILE_KIND_DELTA;

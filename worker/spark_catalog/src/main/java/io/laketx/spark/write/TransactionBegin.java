@@ -20,7 +20,8 @@ record TransactionBegin(
     long readVersion,
     Collection<Read> reads,
     Collection<OtherReads> others,
-    ConflictPolicy policy) {
+    ConflictPolicy policy,
+    WriteOptions options) {
 
   /** Whether its files mean the same on top of any other commit. */
   boolean isBlind() {
@@ -37,20 +38,21 @@ record TransactionBegin(
             .setReadVersion(readVersion)
             .addAllReads(reads);
     List<TableIntent> besides = others.stream().map(OtherReads::intent).toList();
-    return unnamed(snapshot.service()).addTables(intent).addAllTables(besides).build();
+    return unnamed(snapshot.service(), options).addTables(intent).addAllTables(besides).build();
   }
 
   /** One that takes over the files of a blind INSERT that lost. */
-  static BeginTransactionRequest adopting(Snapshot snapshot, String lost) {
+  static BeginTransactionRequest adopting(Snapshot snapshot, String lost, WriteOptions options) {
     TableIntent.Builder intent =
         TableIntent.newBuilder().setTableId(snapshot.tableId()).setOperation(Operation.OPERATION_INSERT);
-    return unnamed(snapshot.service()).setAdoptFrom(lost).addTables(intent).build();
+    return unnamed(snapshot.service(), options).setAdoptFrom(lost).addTables(intent).build();
   }
 
-  private static BeginTransactionRequest.Builder unnamed(Service service) {
+  private static BeginTransactionRequest.Builder unnamed(Service service, WriteOptions options) {
     return BeginTransactionRequest.newBuilder()
         .setTxnId(Ids.uuid7())
         .setPrincipal(service.principal())
+        .setCommitMessage(options.message())
         .addAllClientFeatures(Service.WRITTEN);
   }
 

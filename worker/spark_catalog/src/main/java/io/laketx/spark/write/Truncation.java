@@ -9,7 +9,6 @@ import io.laketx.v1.PartitionList;
 import io.laketx.v1.Read;
 import io.laketx.v1.Scope;
 import java.util.List;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** TRUNCATE TABLE, DROP PARTITION, and a DELETE of everything or of whole partitions: no row is looked at. */
 public final class Truncation {
@@ -41,11 +40,16 @@ public final class Truncation {
 
   /** `reads`: what it depends on in the table which partitions go. */
   private static void commit(Snapshot snapshot, List<Read> reads, Change.Builder change) {
+    WriteOptions options = WriteOptions.ofStatement();
+    options.noting(() -> commit(snapshot, reads, change, options));
+  }
+
+  private static void commit(Snapshot snapshot, List<Read> reads, Change.Builder change, WriteOptions options) {
     long schema = snapshot.meta().getSchemaVersion();
-    ConflictPolicy policy = ConflictPolicy.of(CaseInsensitiveStringMap.empty(), snapshot.meta(), false);
+    ConflictPolicy policy = options.policy(snapshot.meta(), false);
     TransactionBegin how =
         new TransactionBegin(
-            Operation.OPERATION_TRUNCATE, schema, snapshot.version(), reads, List.of(), policy);
+            Operation.OPERATION_TRUNCATE, schema, snapshot.version(), reads, List.of(), policy, options);
     WriteTransaction txn = WriteTransaction.begin(snapshot, how, false);
     change.addAllReads(reads);
     try {

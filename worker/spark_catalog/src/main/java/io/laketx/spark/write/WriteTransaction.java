@@ -63,24 +63,28 @@ final class WriteTransaction {
   private final Snapshot snapshot;
   private final String txnId;
   private final ConflictPolicy policy;
+  private final WriteOptions options;
   private final Consumer<String> jobs; // null in a transaction of several statements
   private final Operation operation;
   private final long readVersion;
   private final boolean isBlind;
+  private final BeginTransactionRequest staging; // how another transaction would begin; null where it is this one
   private ScheduledFuture<?> heartbeat;
   private BeginTransactionRequest begin; // until it was answered
   private boolean isSent;
   private boolean isEnded;
   private boolean mayHaveCommitted;
 
-  /** Of several statements. */
-  private WriteTransaction(Snapshot snapshot, TransactionBegin how) {
+  /** Of several statements, or one that another transaction commits. */
+  private WriteTransaction(Snapshot snapshot, TransactionBegin how, String txnId) {
     this.snapshot = snapshot;
     operation = how.operation();
     readVersion = how.readVersion();
     isBlind = false;
-    txnId = snapshot.transaction().id();
+    this.txnId = txnId;
+    staging = how.request(snapshot);
     policy = ConflictPolicy.FAIL;
+    options = how.options();
     jobs = null;
   }
 
@@ -91,6 +95,8 @@ final class WriteTransaction {
     this.isBlind = how.isBlind();
     this.txnId = begin.getTxnId();
     this.policy = how.policy();
+    staging = null;
+    this.options = how.options();
     this.begin = begin;
     ParquetOut.tagJobs(tag());
     jobs = ParquetOut.stopper(tag());
@@ -99,12 +105,14 @@ final class WriteTransaction {
   /** `isNow`: the service hears of it at once. */
   static WriteTransaction begin(Snapshot snapshot, TransactionBegin how, boolean isNow) {
     if (snapshot.transaction() != null) {
+      how.options().checkWithin();
       WarehouseMark.leave(snapshot.service());
       snapshot.transaction().begin(snapshot);
-      return new WriteTransaction(snapshot, how);
+      return new WriteTransaction(snapshot, how, snapshot.transaction().id());
     }
     SqlTransaction.refuse("a change of a table of another lake");
     WarehouseMark.leave(snapshot.service());
+    if (!how.options().stage().isEmpty()) return new WriteTransaction(snapshot, how, how.options().stage());
     WriteTransaction found = new WriteTransaction(snapshot, how, how.request(snapshot));
     found.beginSoon(isNow || snapshot.ageMs() > BEGIN_AFTER_MS);
     return found;
@@ -132,7 +140,7 @@ final class WriteTransaction {
     BeginTransactionResponse answer =
         snapshot.service().ask(stubs -> stubs.transactions().beginTransaction(request));
     begun(answer);
-    return answer.hasDoomed() && !reruns() && !resubmits() ? answer.getDoomed() : null;
+    return answer.hasDoomed() && stops() ? answer.getDoomed() : null;
   }
 
   private synchronized void begun(BeginTransactionResponse answer) {
@@ -175,6 +183,11 @@ final class WriteTransaction {
     return policy != ConflictPolicy.FAIL && isBlind;
   }
 
+  /** Whether a lost race is its end. What an application wrote before is applied, although it loses. */
+  private boolean stops() {
+    return !reruns() && !resubmits() && options.appVersions().isEmpty();
+  }
+
   /** Whether it sees more than another one did. */
   boolean readsNewer(WriteTransaction other) {
     return !snapshot.tableId().equals(other.snapshot.tableId()) || readVersion > other.readVersion;
@@ -207,20 +220,26 @@ final class WriteTransaction {
       List<DataFile> files, List<DeleteSet> deleteSets, Change.Builder change, Collection<OtherReads> others) {
     if (isOneOfSeveral()) {
       RegisterFilesRequest staged = message().addAllFiles(files).addAllDeleteSets(deleteSets).build();
+      if (snapshot.transaction() == null) {
+        CommitTransactionRequest commit = committing(change, others).build();
+        WriteResults.staged(options.result(), WriteResult.staged(txnId, rowsOf(files), staging, staged, commit));
+        return TableCommit.getDefaultInstance();
+      }
       Change held = change.setTableId(snapshot.tableId()).build();
       snapshot.transaction().hold(snapshot, operation, staged, held, readVersion);
       return TableCommit.getDefaultInstance();
     }
-    if (files.isEmpty() && deleteSets.isEmpty()) return commit(committing(change, others), null);
+    long rows = rowsOf(files);
+    if (files.isEmpty() && deleteSets.isEmpty()) return commit(committing(change, others), null, rows);
     change.setRegisteredFiles(files.size() + deleteSets.size());
-    change.setRegisteredRows(files.stream().mapToLong(DataFile::getRows).sum());
+    change.setRegisteredRows(rows);
     RegisterFilesRequest all = message().addAllFiles(files).addAllDeleteSets(deleteSets).build();
     boolean areFew = files.size() + deleteSets.size() <= ENTRIES_A_MESSAGE && all.getSerializedSize() <= FRAME_BYTES_MAX;
     if (!areFew) {
       beginNow();
       register(files, deleteSets);
     }
-    return commit(committing(change, others), areFew ? all : null);
+    return commit(committing(change, others), areFew ? all : null, rows);
   }
 
   /** The same for an overwrite that redefines the table: its files are of a schema that only the commit makes. */
@@ -232,20 +251,28 @@ final class WriteTransaction {
               + files.size() + ": repartition its rows, or replace the table first and then insert");
     }
     Table.Builder replacement = definition.toBuilder().setTableId(snapshot.tableId());
-    return commit(committing(change.clearFiles().addAllFiles(files), others).addReplacements(replacement), null);
+    return commit(committing(change.clearFiles().addAllFiles(files), others).addReplacements(replacement), null, rowsOf(files));
+  }
+
+  private static long rowsOf(List<DataFile> files) {
+    return files.stream().mapToLong(DataFile::getRows).sum();
   }
 
   /** The table that is changed comes first: so does its commit in the answer. */
   private CommitTransactionRequest.Builder committing(Change.Builder change, Collection<OtherReads> others) {
+    if (change.getAppVersionsCount() == 0) change.addAllAppVersions(options.appVersions());
     return CommitTransactionRequest.newBuilder()
         .addChanges(change.setTableId(snapshot.tableId()))
         .addAllChanges(others.stream().map(OtherReads::change).toList());
   }
 
   /** `files`: what is registered with it, in the same call; null: all is. */
-  private synchronized TableCommit commit(CommitTransactionRequest.Builder committing, RegisterFilesRequest files) {
+  private synchronized TableCommit commit(
+      CommitTransactionRequest.Builder committing, RegisterFilesRequest files, long rows) {
     CommitTransactionResponse answer = ask(committing.setTxnId(txnId).build(), files);
-    for (int attempt = 2; answer.hasConflict(); attempt++) {
+    int attempt = 1;
+    while (answer.hasConflict()) {
+      attempt++;
       boolean again = resubmits() && attempt <= ConflictPolicy.ATTEMPTS_MAX;
       if (!again || !ConflictPolicy.mayResubmit(answer.getConflict())) {
         throw Conflicts.of(answer.getConflict(), snapshot.meta().getName());
@@ -255,7 +282,12 @@ final class WriteTransaction {
     }
     mayHaveCommitted = true;
     end();
-    return answer.getCommitted().getTables(0);
+    TableCommit done = answer.getCommitted().getTables(0);
+    if (done.getAlreadyApplied()) removeFiles();
+    int attempts = Reruns.attempt() + attempt - 1;
+    long written = done.getAlreadyApplied() ? 0 : rows;
+    WriteResults.committed(options.result(), committing.getTxnId(), attempts, written, answer.getCommitted());
+    return done;
   }
 
   /** In the call that commits the reads count; those of the begin would say the same. */
@@ -282,6 +314,7 @@ final class WriteTransaction {
       return snapshot.service().ask(stubs -> SessionFrame.send(stubs, calls, this::heard)).getCommit();
     } catch (LakeException error) {
       mayHaveCommitted = error.kind() == RefusalKind.UNAVAILABLE;
+      if (mayHaveCommitted) WriteResults.unknown(options.result(), commit.getTxnId());
       throw error;
     }
   }
@@ -292,7 +325,7 @@ final class WriteTransaction {
 
   /** A new transaction takes over the files of one that lost. */
   private CommitTransactionResponse adopted(CommitTransactionRequest.Builder committing) {
-    BeginTransactionRequest request = TransactionBegin.adopting(snapshot, committing.getTxnId());
+    BeginTransactionRequest request = TransactionBegin.adopting(snapshot, committing.getTxnId(), options);
     committing.setTxnId(request.getTxnId());
     committing.setChanges(0, committing.getChanges(0).toBuilder().clearRegisteredFiles().clearRegisteredRows());
     return ask(request, null, committing.build());
@@ -309,7 +342,7 @@ final class WriteTransaction {
 
   private synchronized void end() {
     if (isOneOfSeveral()) {
-      snapshot.transaction().undo(snapshot);
+      if (snapshot.transaction() != null) snapshot.transaction().undo(snapshot);
       return;
     }
     isEnded = true;
@@ -322,6 +355,10 @@ final class WriteTransaction {
     end();
     if (mayHaveCommitted) return;
     if (isSent) tellAborted();
+    removeFiles();
+  }
+
+  private void removeFiles() {
     try {
       ParquetOut.removeFolder(tableFolder() + "/" + txnId);
     } catch (IOException error) {
@@ -344,7 +381,7 @@ final class WriteTransaction {
       RenewTransactionRequest request = RenewTransactionRequest.newBuilder().setTxnId(txnId).build();
       RenewTransactionResponse answer =
           snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
-      if (answer.hasDoomed() && !reruns() && !resubmits()) stop(Conflicts.of(answer.getDoomed(), snapshot.meta().getName()));
+      if (answer.hasDoomed() && stops()) stop(Conflicts.of(answer.getDoomed(), snapshot.meta().getName()));
     } catch (LakeException error) {
       if (error.kind().mayPass()) return;
       stop(error);
@@ -354,6 +391,7 @@ final class WriteTransaction {
   /** It can't commit any more: what Spark still does for it is in vain. */
   private void stop(LakeException why) {
     LOG.warn("cancelled, because it can't commit: {}", why.getMessage());
+    WriteResults.refused(options.result(), why);
     synchronized (this) {
       if (heartbeat != null) heartbeat.cancel(false);
     }

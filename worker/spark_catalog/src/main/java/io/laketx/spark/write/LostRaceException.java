@@ -1,0 +1,22 @@
+package io.laketx.spark.write;
+
+import io.laketx.spark.service.LakeException;
+import io.laketx.spark.service.RefusalKind;
+import io.laketx.v1.Conflict;
+import java.util.Map;
+
+/** A lost race, with what the service said of it. */
+final class LostRaceException extends LakeException {
+  private static final long serialVersionUID = 1;
+
+  private final Conflict conflict;
+
+  LostRaceException(String text, Conflict conflict) {
+    super(RefusalKind.STALE, Conflicts.REASON, text, Map.of());
+    this.conflict = conflict;
+  }
+
+  Conflict conflict() {
+    return conflict;
+  }
+}
