@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from laketx import Lake, Table
-from metaservice.client import ConflictError
+from metaservice.client import ConflictError, uuid7
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import stored_rows
 from worker.compact.compaction import Options, run, staged
 from worker.compact.orders import Order
-from worker.write.blind_writes import plan_insert, plan_overwrite
+from worker.write.catalog_writes import CatalogWrite, stage_catalog_write
+from worker.write.frame_writes import plan_insert, plan_overwrite
 from worker.write.row_changes import plan_delete, plan_update
 from worker.write.transaction import Write, run_writes
 
@@ -47,7 +48,7 @@ class Crossed:
     def insert(self, version: int | None = None) -> None:
         number = next(self._numbers)
         new = {10 * number: "new", 10 * number + 1: "new"}
-        self._write(lambda: plan_insert(self.table.refresh().view, self.frame(new)), version, {**self.rows, **new})
+        self._stage(lambda: plan_insert(self.table.refresh().view, self.frame(new)), version, {**self.rows, **new})
 
     def update(self, version: int | None = None) -> None:
         key, value = min(self.rows), f"u{next(self._numbers)}"
@@ -61,13 +62,17 @@ class Crossed:
 
     def overwrite(self, version: int | None = None) -> None:
         new = {next(self._numbers): "all", next(self._numbers): "all"}
-        self._write(lambda: plan_overwrite(self.table.refresh().view, self.frame(new), "all"), version, new)
+        self._stage(lambda: plan_overwrite(self.table.refresh().view, self.frame(new), "all"), version, new)
 
-    def _write(self, plan: Callable[[], Write], version: int | None, after: Rows) -> None:
+    def _stage(self, plan: Callable[[], CatalogWrite], version: int | None, after: Rows) -> None:
+        txn_id = uuid7()
+        self._write(lambda: stage_catalog_write(plan(), txn_id), version, after, txn_id)
+
+    def _write(self, plan: Callable[[], Write], version: int | None, after: Rows, txn_id: str | None = None) -> None:
         def planned() -> list[Write]:
             return [plan() if version is None else plan().at(version)]
 
-        commit = run_writes(self.lake, planned)[0]
+        commit = run_writes(self.lake, planned, txn_id=txn_id)[0]
         self.rows = after
         self.at[commit.version] = after
 

@@ -328,14 +328,13 @@ def test_places_that_are_none(tables: list[Table], spark: SparkSession) -> None:
 
 
 def test_a_warehouse_that_takes_no_files(lake_folder: Path, spark: SparkSession, tmp_path: Path) -> None:
-    """Spark says why, and the transaction is over at once."""
+    """Spark says why, and no transaction is left."""
     (tmp_path / "taken").write_text("a file")
     with connect(lake_folder, spark, warehouse=str(tmp_path / "taken")) as elsewhere:
         table = elsewhere.create_table("bad.elsewhere", "id bigint")
         with pytest.raises(Exception, match=r"taken|Not a directory|Mkdirs"):
             table.insert(spark.range(1))
-        [latest] = list(elsewhere.client.list_transactions(table_id=table.table_id, page_size=1))[:1]
-        assert latest.state == transaction_pb2.TRANSACTION_STATE_ABORTED
+        assert list(elsewhere.client.list_transactions(table_id=table.table_id)) == []  # it begins with its commit
         assert table.refresh().meta.head_version == 0
 
 

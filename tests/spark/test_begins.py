@@ -1,4 +1,7 @@
-"""Writes on Spark begin at the version that they were planned from; see tests/arrow/test_begins.py."""
+"""Writes on Spark begin at the version that they were planned from; see tests/arrow/test_begins.py.
+
+Those of the catalog begin when Spark analyses them; see test_sql_isolation.py.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,6 @@ from tests.arrow.begins import before_begin, winners
 Names = Callable[[], str]
 ROWS: Final = pa.table({"id": [1, 2, 3], "n": [1, 2, 3]})
 VERBS: Final[dict[str, Callable[[Table], Commit]]] = {
-    "insert": lambda table: table.insert(ROWS, on_conflict="fail"),
-    "overwrite": lambda table: table.overwrite(table.lake.spark.range(2).selectExpr("id", "id as n")),
     "truncate": lambda table: table.truncate(),
     "restore": lambda table: table.restore(version=1),
     "update": lambda table: table.update({"n": 5}, where="id = 1"),

@@ -51,6 +51,20 @@ def test_a_key_of_another_type_that_loses_nothing(lake: Lake, spark: SparkSessio
     assert [[str(value) for value in row] for row in table.read().collect()] == [["1", "1.2", "7"]]
 
 
+@pytest.mark.parametrize("kind", ["string", "timestamp_ntz"])
+def test_an_hour_that_comes_twice_is_no_key(lake: Lake, spark: SparkSession, new_name: Names, kind: str) -> None:
+    table = lake.create_table(new_name(), f"id {kind}", primary_key=["id"], buckets=1)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        table.insert(one(spark, "timestamp_seconds(1792888200 + id) as id"))
+        with pytest.raises(InputError, match="CAST_LOSSY"):
+            table.insert(one(spark, "timestamp_seconds(1792891800 + id) as id"))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before or "UTC")
+    assert table.refresh().meta.head_version == 1
+
+
 def test_a_key_loses_nothing_in_any_write(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     table = lake.create_table(new_name(), "id int, v int", primary_key=["id"], buckets=1)
     table.insert(one(spark, "1 as id", "1 as v"))

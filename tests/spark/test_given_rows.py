@@ -72,7 +72,7 @@ def test_columns_that_arrow_or_spark_lack_are_refused(lake: Lake, new_name: Name
     table = lake.create_table(new_name(), COLUMNS)
     with pytest.raises(InputError, match="ROWS_INVALID"):
         table.insert(pd.DataFrame({"id": [1], "v": [object()]}))
-    with pytest.raises(InputError, match="TYPE_NOT_SUPPORTED"):
+    with pytest.raises(InputError, match="SCHEMA_MISMATCH"):
         table.insert(pa.table({"id": [1], "v": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}))
 
 

@@ -143,7 +143,8 @@ def test_no_null_where_the_table_takes_none(lake: Lake, sql: SqlReads, new_name:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_every_type_is_written(lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, keyed: bool) -> None:
-    ours, theirs = (lake.create_table(new_name(), SCHEMA, primary_key=["id"] if keyed else []) for _ in range(2))
+    how: dict[str, Any] = {"primary_key": ["id"] if keyed else [], "properties": {"write.inline.rows": "0"}}
+    ours, theirs = (lake.create_table(new_name(), SCHEMA, **how) for _ in range(2))
     rows = frame(spark, [row_of(at, at) for at in range(5)])
     theirs.insert(rows)
     theirs.read().createOrReplaceTempView("every_type")

@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from laketx import ConflictError, InputError, Lake, Table, connect
+from laketx import Commit, ConflictError, InputError, Lake, Table, connect
 from metaservice.client import MetaServiceError
 from protos.laketx.v1 import common_pb2
+from tests.spark.held import Held
 from tests.spark.stored import by, file_rows, live, staged_folders, stored_rows
 from worker.base.spark_types import FIELD_ID
 from worker.base.table_view import TableView
@@ -211,8 +212,7 @@ def test_a_failing_job_leaves_nothing(lake: Lake, spark: SparkSession, new_name:
     with pytest.raises(Exception, match="boom"):
         table.insert(failing)
     assert (staged_folders(table), table.refresh().meta.head_version) == (set(), 0)
-    [latest] = list(lake.client.list_transactions(table_id=table.table_id))
-    assert latest.abort_reason.startswith("left by")
+    assert list(lake.client.list_transactions(table_id=table.table_id)) == []  # it begins with its commit
 
 
 def test_an_empty_insert_is_a_commit_without_files(lake: Lake, spark: SparkSession, new_name: Names) -> None:
@@ -222,61 +222,51 @@ def test_an_empty_insert_is_a_commit_without_files(lake: Lake, spark: SparkSessi
         assert live(table) == []
 
 
-def lose_to_insert(table: Table, spark: SparkSession, times: int) -> DataFrame:
-    """Rows to insert; while the first `times` of their plans are computed, another insert commits."""
-    lost = iter(range(times))
-    original = table.lake.client.begin
+class Race:
+    """An insert that another one overtakes while its rows are computed."""
 
-    def begin(*args: Any, **kwargs: Any) -> Any:
-        txn = original(*args, **kwargs)
-        if threading.current_thread() is threading.main_thread() and next(lost, None) is not None:
-            other = Table(table.lake, table.meta)
-            worker = threading.Thread(target=lambda: other.insert(spark.range(100, 101), message="the winner"))
-            worker.start()
-            worker.join()
-        return txn
+    def __init__(self, spark: SparkSession, folder: Path, table: Table) -> None:
+        self._held = Held(spark, folder, "waits")
+        self._spark, self._table = spark, table
+        self.commit: Commit | None = None
 
-    table.lake.client.begin = begin  # type: ignore[method-assign]
-    return spark.range(1)
+    def lose(self, **how: Any) -> Exception | None:
+        def insert() -> None:
+            self.commit = self._table.insert(self._spark.range(1).selectExpr("waits(id) as id"), **how)
+
+        other = Table(self._table.lake, self._table.meta)
+        return self._held.run(insert, lambda: other.insert(self._spark.range(100, 101), message="the winner"))
 
 
-@pytest.fixture
-def racing(lake: Lake) -> Any:
-    original = lake.client.begin
-    yield lose_to_insert
-    lake.client.begin = original  # type: ignore[method-assign]
-
-
-def test_a_lost_race_says_who_won_and_what_to_do(lake: Lake, spark: SparkSession, new_name: Names, racing: Any) -> None:
+def test_a_lost_race_says_who_won_and_what_to_do(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
     table = lake.create_table(new_name(), "id bigint")
-    df = racing(table, spark, 1)
-    with pytest.raises(ConflictError) as lost:
-        table.insert(df, on_conflict="fail")
-    text = str(lost.value)
+    lost = Race(spark, tmp_path, table).lose(on_conflict="fail")
+    assert isinstance(lost, ConflictError), lost
+    text = str(lost)
     assert "winner: INSERT by tests, version 1" in text
     assert "OUTCOME TABLE" in text
     assert "on_conflict='resubmit'" in text
+    assert (lost.table, lost.conflict.winner_version) == (table.name, 1)
     assert [row["id"] for row in stored_rows(table)] == [100]
 
 
-def test_resubmit_writes_no_byte_again(lake: Lake, spark: SparkSession, new_name: Names, racing: Any) -> None:
+@pytest.mark.parametrize("policy", [None, "rerun"])
+def test_a_blind_insert_that_lost_writes_no_byte_again(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path, policy: str | None
+) -> None:
     table = lake.create_table(new_name(), "id bigint", primary_key=["id"], buckets=2)
-    df = racing(table, spark, 3)
-    commit = table.insert(df)
-    assert commit.attempts == 4
+    if policy is not None:
+        table.set_properties(**{"write.on_conflict": policy})
+    race = Race(spark, tmp_path, table)
+    assert race.lose() is None
+    assert race.commit is not None
+    assert race.commit.attempts == 2
     assert sorted(row["id"] for row in stored_rows(table)) == [0, 100]
-    [mine] = [entry.file.path for entry in live(table) if entry.added_version == commit.version]
-    assert not mine.startswith(commit.txn_id)
-    assert commit.txn_id not in staged_folders(table)
-
-
-def test_rerun_computes_again_at_the_head(lake: Lake, spark: SparkSession, new_name: Names, racing: Any) -> None:
-    table = lake.create_table(new_name(), "id bigint").set_properties(**{"write.on_conflict": "rerun"})
-    commit = table.insert(racing(table, spark, 2))
-    assert commit.attempts == 3
-    assert sorted(row["id"] for row in stored_rows(table)) == [0, 100, 100]
-    [mine] = [entry.file.path for entry in live(table) if entry.added_version == commit.version]
-    assert mine.startswith(commit.txn_id)
+    [mine] = [entry.file.path for entry in live(table) if entry.added_version == race.commit.version]
+    assert not mine.startswith(race.commit.txn_id)
+    assert race.commit.txn_id not in staged_folders(table)
 
 
 def test_several_tables_all_or_nothing(lake: Lake, spark: SparkSession, new_name: Names) -> None:

@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.sql import functions as sf
 
 from laketx import ConflictError, InputError, Lake, Table
 from protos.laketx.v1 import common_pb2
+from tests.spark.held import Held
 from tests.spark.stored import file_rows, live, staged_folders, stored_rows
 from worker.write.merge_reads import of_condition
 
@@ -57,18 +59,20 @@ def test_order_by_holds_within_every_file(lake: Lake, spark: SparkSession, new_n
     assert {len({row["day"] for row in file_rows(table, entry.file)}) for entry in live(table)} == {1}
 
 
-def test_columns_that_change_before_a_write_begins(
-    lake: Lake, spark: SparkSession, new_name: Names, after_begin: Callable[..., None]
+def test_columns_that_change_while_an_insert_runs(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
 ) -> None:
     table = lake.create_table(new_name(), "id bigint, note string")
     other = Table(lake, table.meta)
-    after_begin(lambda: other.add_columns(f"c{other.meta.schema_version} int"), before=True, times=2)
-    table.insert(spark.range(3))
-    assert [row["c1"] for row in stored_rows(table)] == [None] * 3
-    after_begin(lambda: other.drop_column("note"), before=True)
-    with pytest.raises(InputError, match="COLUMN_UNKNOWN"):
-        table.insert(spark.range(1).withColumn("note", sf.lit("x")))
-    assert (len(stored_rows(table)), len(staged_folders(table))) == (3, 1)
+    held = Held(spark, tmp_path, "waits")
+    rows = spark.range(3).selectExpr("waits(id) as id")
+    lost = held.run(lambda: table.insert(rows), lambda: other.add_columns("more int"))
+    assert isinstance(lost, ConflictError), lost
+    assert lost.conflict.rule == common_pb2.CONFLICT_RULE_METADATA_CHANGED
+    assert "refresh() the table" in str(lost)
+    assert (len(stored_rows(table)), len(staged_folders(table))) == (0, 0)
+    table.insert(rows)
+    assert [row["more"] for row in stored_rows(table)] == [None] * 3
 
 
 SCHEMA = "id bigint, amount bigint, day string"

@@ -17,12 +17,14 @@ from worker.base.errors import InputError
 from worker.read.arrow_scan import ArrowScan
 from worker.read.noted_reads import Notes
 from worker.write.python_rows import of_dicts
-from worker.write.rows_read import with_reads
+from worker.write.rows_read import declares_all, reads_elsewhere, reads_of, with_reads
 from worker.write.transaction import Write
 
 if TYPE_CHECKING:
     from polars import LazyFrame
     from pyspark.sql import DataFrame
+
+    from worker.write.catalog_writes import CatalogWrite
 
 
 IN_MEMORY: Final = ("pandas.", "polars.")  # where classes are whose rows are there already
@@ -141,6 +143,14 @@ class Given:
         can_rerun = can_rerun and isinstance(self._rows, ArrowScan) and self._rows.anew is not None
         found = replace(write, are_rows_once=self._is_streamed, rows_anew=self._read_anew if can_rerun else None)
         return with_reads(found, self._notes)
+
+    def declared(self, write: CatalogWrite) -> CatalogWrite:
+        """The write of these rows by Spark's catalog, with what they read of tables before."""
+        if is_spark(self._rows) or not self.is_lazy:
+            return write
+        are_all = declares_all(write.table, by_spark=True)
+        others = reads_elsewhere(write.table, self._notes) if are_all else []
+        return write.reading(reads_of(write.table, self._notes), others)
 
     def _read_anew(self) -> None:
         self._rows = self._rows.anew()

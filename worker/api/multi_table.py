@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from metaservice.client import CommitOutcomeUnknownError
+from metaservice.client import CommitOutcomeUnknownError, uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.api.arrow_reads import ArrowMethods, names_version, scan_of
 from worker.api.cursors import Cursor
@@ -18,6 +19,7 @@ from worker.api.verbs import Verbs
 from worker.base.connection import Connection
 from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
+from worker.base.storage import remove_folder
 from worker.base.table_view import TableView
 from worker.base.write_rules import write_rules
 from worker.read.arrow_scan import ArrowScan, Asked
@@ -27,8 +29,10 @@ from worker.write.transaction import Commit, Write, WriteOptions, run_writes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from worker.write import row_changes
+    from worker.write import catalog_writes, row_changes
+    from worker.write.catalog_writes import CatalogWrite
 else:
+    catalog_writes = LazyModule("worker.write.catalog_writes")
     row_changes = LazyModule("worker.write.row_changes")
 
 
@@ -55,7 +59,9 @@ class MultiTableTransaction:
         self._tables: dict[str, TableInTransaction] = {}
         self._is_over = False
         self._cursors: list[Cursor] = []
-        self._statements = SqlStatements(lake)
+        self._txn_id = uuid7()
+        self._statements = SqlStatements(lake, self._txn_id)
+        self._staged: list[str] = []  # folders of files that are staged already
 
     def sql(self, statement: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
         """Runs a statement of Spark SQL in this transaction: SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE.
@@ -90,6 +96,11 @@ class MultiTableTransaction:
     def changes_by_sql(self, table_id: str) -> bool:
         return self._statements.changes(table_id)
 
+    def stage(self, write: CatalogWrite) -> Write:
+        """Has the catalog write the files, for the commit at the end."""
+        self._staged.append(f"{write.table.folder}/{self._txn_id}")
+        return catalog_writes.stage_catalog_write(write, self._txn_id)
+
     def check_open(self) -> None:
         if self._is_over:
             raise InputError("TRANSACTION_OVER", "the block of this transaction has ended")
@@ -107,10 +118,16 @@ class MultiTableTransaction:
         except CommitOutcomeUnknownError:
             raise  # it may have committed: its files stay
         except BaseException:
-            self._statements.undo()
+            self._undo()
             raise
         if error is not None:
-            self._statements.undo()
+            self._undo()
+
+    def _undo(self) -> None:
+        self._statements.undo()
+        for folder in self._staged:
+            with suppress(OSError):
+                remove_folder(folder)
 
     def _commit(self) -> None:
         moves = [cursor.step() for cursor in self._cursors]
@@ -122,7 +139,7 @@ class MultiTableTransaction:
                 on_conflict="fail" if any(one.reads for one in self._tables.values()) else None,
                 message=self.message,
                 cursors=moves,
-                txn_id=self._statements.txn_id,
+                txn_id=self._txn_id if self._staged or self._statements.is_open else None,
             )
             self.commits = commits[: len(changed)]
             for cursor in self._cursors:
@@ -217,6 +234,19 @@ class TableInTransaction(ArrowMethods, Verbs[None]):
     def _meta(self) -> catalog_pb2.Table:
         return self._table.meta
 
+    def _by_catalog(
+        self,
+        plan: Callable[[TableView], CatalogWrite],
+        options: WriteOptions,
+        *,
+        is_insert: bool = False,  # noqa: ARG002 - a table alone asks
+    ) -> None:
+        self._check_change(options)
+        planned = plan(self._table.view)
+        self._note_columns(planned.table)
+        staged = self._txn.stage(planned)
+        self.plan = lambda _: staged
+
     def _do(
         self,
         plan: Callable[[TableView], Write],
@@ -225,6 +255,12 @@ class TableInTransaction(ArrowMethods, Verbs[None]):
         is_insert: bool = False,  # noqa: ARG002 - a table alone asks
         may_be_recent: bool = False,  # noqa: ARG002 - it is asked for anew
     ) -> None:
+        self._check_change(options)
+        planned = plan(self._table.view)  # what is wrong with it is said here
+        self._note_columns(planned.table)
+        self.plan = plan
+
+    def _check_change(self, options: WriteOptions) -> None:
         self._txn.check_open()
         if options.on_conflict not in (None, "fail") or options.message or options.app is not None:
             raise InputError(
@@ -234,8 +270,8 @@ class TableInTransaction(ArrowMethods, Verbs[None]):
             )
         if self.plan is not None or self._txn.changes_by_sql(self.table_id):
             raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {self.name}")
-        planned = plan(self._table.view)  # what is wrong with it is said here
-        if planned.table is not self._table.view:  # it added columns
-            self._table.view = planned.table
+
+    def _note_columns(self, planned: TableView) -> None:
+        if planned is not self._table.view:  # the change added columns
+            self._table.view = planned
             self.version = self._table.meta.head_version
-        self.plan = plan

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from metaservice.client import uuid7
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from worker.base.connection import Connection
 from worker.base.errors import InputError
@@ -31,9 +30,10 @@ PROPERTY = "laketx.transaction"
 class SqlStatements:
     """Those of one transaction."""
 
-    def __init__(self, lake: Connection) -> None:
+    def __init__(self, lake: Connection, txn_id: str) -> None:
         self._lake = lake
-        self.txn_id: str | None = None  # chosen by the first statement, whose files lie under it
+        self._txn_id = txn_id  # their files are stored under it
+        self.is_open = False  # once there is a statement
         self._written: list[str] = []  # tables, once it has ended
 
     def run(self, statement: str, args: dict[str, Any] | list[Any] | None) -> DataFrame:
@@ -42,17 +42,16 @@ class SqlStatements:
 
     def open(self) -> str:
         """The transaction's id."""
-        if self.txn_id is None:
+        if not self.is_open:
             if not session.is_classic(self._lake.spark):
                 raise InputError(
                     "NOT_OVER_CONNECT",
                     "txn.sql needs a classic Spark session: with Spark Connect write through txn.table(…)",
                 )
             session.require_jar(self._lake.spark)
-            txn_id = uuid7()
-            self._jvm().open(txn_id, self._lake.warehouse)
-            self.txn_id = txn_id
-        return self.txn_id
+            self._jvm().open(self._txn_id, self._lake.warehouse)
+            self.is_open = True
+        return self._txn_id
 
     def fix(self, table_id: str, version: int) -> None:
         """Statements see the table at that version."""
@@ -60,29 +59,29 @@ class SqlStatements:
 
     def version_of(self, table_id: str) -> int | None:
         """The version at which statements see the table; None if none has named it."""
-        found = -1 if self.txn_id is None else self._jvm().versionOf(self.txn_id, table_id)
+        found = self._jvm().versionOf(self._txn_id, table_id) if self.is_open else -1
         return None if found < 0 else int(found)
 
     def changes(self, table_id: str) -> bool:
-        return self.txn_id is not None and bool(self._jvm().changes(self.txn_id, table_id))
+        return self.is_open and bool(self._jvm().changes(self._txn_id, table_id))
 
     def end(self) -> list[Write]:
         """A change or a read for each table, to be committed."""
-        if self.txn_id is None:
+        if not self.is_open:
             return []
-        self._written = list(self._jvm().written(self.txn_id))
-        parts = [bytes(part) for part in self._jvm().close(self.txn_id)]
+        self._written = list(self._jvm().written(self._txn_id))
+        parts = [bytes(part) for part in self._jvm().close(self._txn_id)]
         return [self._write(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
 
     def undo(self) -> None:
         """Removes what the statements wrote."""
-        if self.txn_id is None:
+        if not self.is_open:
             return
-        written = self._written or self._jvm().written(self.txn_id)
-        self._jvm().forget(self.txn_id)
+        written = self._written or self._jvm().written(self._txn_id)
+        self._jvm().forget(self._txn_id)
         for table_id in written:
             with suppress(OSError):
-                remove_folder(f"{self._lake.warehouse}/{table_id}/{self.txn_id}")
+                remove_folder(f"{self._lake.warehouse}/{table_id}/{self._txn_id}")
 
     def _write(self, intended: bytes, staged: bytes, changed: bytes) -> Write:
         intent = transaction_pb2.TableIntent.FromString(intended)

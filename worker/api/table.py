@@ -42,13 +42,15 @@ if TYPE_CHECKING:
     from worker.base import defaults, spark_types
     from worker.compact import by_hand
     from worker.read import changes, scan
-    from worker.write import export
+    from worker.write import catalog_writes, export
+    from worker.write.catalog_writes import CatalogWrite
 else:
     defaults = LazyModule("worker.base.defaults")
     spark_types = LazyModule("worker.base.spark_types")
     by_hand = LazyModule("worker.compact.by_hand")
     changes = LazyModule("worker.read.changes")
     scan = LazyModule("worker.read.scan")
+    catalog_writes = LazyModule("worker.write.catalog_writes")
     export = LazyModule("worker.write.export")
 
 
@@ -418,6 +420,17 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
 
         check_policy(options.on_conflict, is_insert=is_insert)
         return run_writes(self.lake, planned, on_conflict=options.on_conflict, message=options.message)[0]
+
+    def _by_catalog(
+        self, plan: Callable[[TableView], CatalogWrite], options: WriteOptions, *, is_insert: bool = False
+    ) -> Commit:
+        def planned() -> CatalogWrite:
+            write = plan(self.refresh().view)
+            self.view = write.table  # it may have added columns
+            return write
+
+        check_policy(options.on_conflict, is_insert=is_insert)
+        return catalog_writes.run_catalog_write(planned, options)
 
 
 def _history_entry(one: read_pb2.Version) -> HistoryEntry:

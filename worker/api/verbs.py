@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from worker.api import spark_rows
-    from worker.write import arrow_writes, blind_writes, merges, row_changes
-    from worker.write.blind_writes import OrderBy
+    from worker.write import arrow_writes, frame_writes, merges, row_changes
+    from worker.write.catalog_writes import CatalogWrite
+    from worker.write.frame_writes import OrderBy
     from worker.write.merges import Merge
     from worker.write.row_changes import Settings
 else:
     spark_rows = LazyModule("worker.api.spark_rows")
     arrow_writes = LazyModule("worker.write.arrow_writes")
-    blind_writes = LazyModule("worker.write.blind_writes")
+    frame_writes = LazyModule("worker.write.frame_writes")
     merges = LazyModule("worker.write.merges")
     row_changes = LazyModule("worker.write.row_changes")
 
@@ -79,6 +80,12 @@ class Verbs(ABC, Generic[Answer]):
         `may_be_recent`: it can be made for the table as it was a moment ago, since its commit tells whether that fits.
         """
 
+    @abstractmethod
+    def _by_catalog(
+        self, plan: Callable[[TableView], CatalogWrite], options: WriteOptions, *, is_insert: bool = False
+    ) -> Answer:
+        """Runs a statement of Spark's catalog, or has it stage what the transaction commits."""
+
     def insert(
         self,
         rows: Rows,
@@ -95,18 +102,22 @@ class Verbs(ABC, Generic[Answer]):
         Rows are a DataFrame of Spark, pandas or polars, or an Arrow table. Columns are matched by name; missing ones
         become NULL. A duplicate key in the rows is an error, unless `order_by` says which row is newer: the last one
         wins. In an append table `order_by` sorts the rows. `merge_schema` first adds columns that the table lacks.
+        Rows that are no DataFrame of Spark are written without Spark, unless one of these two is given; see `append`.
         """
 
+        if not is_spark(rows) and order_by is None and not merge_schema:
+            write = self.upsert if self._meta.primary_key else self.append
+            return write(rows, on_conflict=on_conflict, message=message, app_id=app_id, app_version=app_version)
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         given = Given(rows)
         df = spark_rows.of_rows(self._spark, given.held)
 
-        def plan(table: TableView) -> Write:
+        def plan(table: TableView) -> CatalogWrite:
             if merge_schema:
-                table = blind_writes.with_missing_columns(table, df)
-            return given.noted(blind_writes.plan_insert(table, df, order_by), can_rerun=False)
+                table = frame_writes.with_missing_columns(table, df)
+            return given.declared(frame_writes.plan_insert(table, df, order_by))
 
-        return self._do(plan, options, is_insert=True)
+        return self._by_catalog(plan, options, is_insert=True)
 
     def append(
         self,
@@ -177,9 +188,8 @@ class Verbs(ABC, Generic[Answer]):
         options = WriteOptions(on_conflict, message, app)
         given = Given(rows)
         df = spark_rows.of_rows(self._spark, given.held)
-        return self._do(
-            lambda table: given.noted(blind_writes.plan_overwrite(table, df, partition, order_by), can_rerun=False),
-            options,
+        return self._by_catalog(
+            lambda table: given.declared(frame_writes.plan_overwrite(table, df, partition, order_by)), options
         )
 
     def truncate(

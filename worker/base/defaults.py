@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2
@@ -16,13 +16,6 @@ from worker.base.spark_types import parse_type
 def default_of(column: catalog_pb2.Column) -> Column:
     """As the column's type. The line ends before the parenthesis does: a comment at the end hides neither."""
     return sf.expr(f"({column.default_sql}\n)").cast(parse_type(column.type)) if column.default_sql else sf.lit(None)
-
-
-def with_defaults(rows: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
-    """The rows with the defaults of the columns that they lack."""
-    there = {name.lower() for name in rows.columns}
-    lacking = [one for one in meta.columns if one.default_sql and one.name.lower() not in there]
-    return rows.withColumns({one.name: default_of(one) for one in lacking}) if lacking else rows
 
 
 def check_defaults(spark: SparkSession, columns: Iterable[catalog_pb2.Column]) -> None:

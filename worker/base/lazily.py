@@ -24,7 +24,7 @@ INSTEAD: Final = {  # by module: what does the same, or nearly so, without Spark
     "worker.read.scan": "to_arrow, to_pandas and to_polars read a version without it",
     "worker.read.changes": "to_arrow(since=…, mode=…) has the same rows without it, of a cursor cursor.to_arrow(…)",
     "worker.api.spark_rows": WRITES,
-    "worker.write.blind_writes": WRITES,
+    "worker.write.frame_writes": WRITES,
     "worker.write.row_changes": f"{WRITES}, a delete by keys or by a plain condition",
     "worker.write.merges": "upsert replaces and adds rows by key without it",
     "worker.write.export": "`laketx export` and to_batches need none",

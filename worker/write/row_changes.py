@@ -30,7 +30,8 @@ from worker.base.spark_types import table_schema
 from worker.base.table_view import TableView
 from worker.read import scan
 from worker.write import casts
-from worker.write.blind_writes import fitted, unknown_fields, upserts
+from worker.write.blind_writes import fitted, upserts
+from worker.write.frame_writes import unknown_fields
 from worker.write.partition_moves import check_landing, same
 from worker.write.plan_reads import plan_reads, plan_reads_elsewhere
 from worker.write.row_level import changes_all

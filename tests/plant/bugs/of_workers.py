@@ -10,9 +10,14 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
-        "what the rows of an insert by Python read of its table is no read",
-        "worker/write/plan_reads.py",
-        (("found = [one for one in (_of_frame(table, frame) for frame in frames) if one.reads]", "found = []"),),
+        "what the rows of an insert by Spark read of its table is no read",
+        CATALOG + "write/StatementReads.java",
+        (
+            (
+                "for (TableRead one : besides) found.add(",
+                "for (TableRead one : besides) if (one == null) found.add(",
+            ),
+        ),
         own_tests=("tests/spark/test_plan_reads.py", "-k", "next_number"),
     ),
     Bug(
@@ -25,7 +30,42 @@ BUGS: Final = (
         "an insert that read its table is resubmitted",
         "worker/write/transaction.py",
         (("is_blind = all(write.is_blind_insert for write in writes)", "is_blind = True"),),
-        own_tests=("tests/spark/test_plan_reads.py", "-k", "next_number"),
+        own_tests=("tests/arrow/test_rows_read.py", "-k", "next_number"),
+    ),
+    Bug(
+        "a write by Spark forgets its application's version",
+        CATALOG + "write/WriteTransaction.java",
+        (("    if (change.getAppVersionsCount() == 0) change.addAllAppVersions(options.appVersions());\n", ""),),
+        own_tests=("tests/spark/test_sql_write_options.py", "-k", "application_version"),
+    ),
+    Bug(
+        "a write by Spark forgets its message",
+        CATALOG + "write/TransactionBegin.java",
+        (("        .setCommitMessage(options.message())\n", ""),),
+        own_tests=("tests/spark/test_sql_write_options.py", "-k", "message"),
+    ),
+    Bug(
+        "of two rows with one key the older one wins",
+        CATALOG + "write/Spread.java",
+        (("SortDirection.DESCENDING, NullOrdering.NULLS_LAST", "SortDirection.ASCENDING, NullOrdering.NULLS_FIRST"),),
+        own_tests=("tests/spark/test_sql_write_options.py", "-k", "newest_row"),
+    ),
+    Bug(
+        "a write by Spark checks the casts of the key alone, though it is strict",
+        CATALOG + "write/Casts.java",
+        (("boolean areAllStrict = options.areCastsStrict(meta);", "boolean areAllStrict = false;"),),
+        own_tests=("tests/spark/test_sql_write_options.py", "-k", "strict"),
+    ),
+    Bug(
+        "an overwrite of named partitions takes rows of any",
+        CATALOG + "write/LakeWrite.java",
+        (
+            (
+                "      if (known.contains(PartitionKey.of(one.getPartition()))) continue;\n",
+                "      if (!known.isEmpty()) continue;\n",
+            ),
+        ),
+        own_tests=("tests/spark/test_bad_input.py", "-k", "only_rows_tell"),
     ),
     Bug(
         "a write of Python begins at the head, not at the version that it was planned from",

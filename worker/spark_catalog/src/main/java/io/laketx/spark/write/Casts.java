@@ -57,7 +57,7 @@ final class Casts {
 
   /** A time of day is not asked whether it is midnight, nor bytes whether they are a text. */
   private static boolean losesAlways(DataType from, DataType to) {
-    return to instanceof DateType || to instanceof StringType;
+    return to instanceof DateType || from instanceof BinaryType;
   }
 
   private static boolean isSame(String name, String other) {
@@ -73,7 +73,9 @@ final class Casts {
     if (to instanceof FloatType) return !(from instanceof FloatType) && digits(from) > FLOAT_DIGITS;
     if (to instanceof DoubleType) return !isReal && digits(from) > DOUBLE_DIGITS;
     if (to instanceof DateType) return from instanceof TimestampType || from instanceof TimestampNTZType;
-    return to instanceof StringType && from instanceof BinaryType;
+    if (to instanceof StringType) return from instanceof BinaryType || from instanceof TimestampType;
+    boolean isZone = from instanceof TimestampType && to instanceof TimestampNTZType; // an hour that comes twice
+    return isZone || (from instanceof TimestampNTZType && to instanceof TimestampType); // or never
   }
 
   private static int digits(DataType type) {

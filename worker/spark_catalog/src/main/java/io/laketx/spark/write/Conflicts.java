@@ -7,10 +7,8 @@ import java.util.Set;
 
 /** A lost race as an error: to whom, by which rule, and what to do. */
 final class Conflicts {
-  static final String REASON = "LOST_RACE";
-
   /** What a statement ends in that others overtook: a begin refuses what was planned for columns or versions that are gone. */
-  static final Set<String> END_IN = Set.of(REASON, "SCHEMA_VERSION_MISMATCH", "VERSION_RETIRED");
+  static final Set<String> END_IN = Set.of(LostRaceException.REASON, "SCHEMA_VERSION_MISMATCH", "VERSION_RETIRED");
 
 
   private Conflicts() {}

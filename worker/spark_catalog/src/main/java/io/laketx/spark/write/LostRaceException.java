@@ -7,12 +7,13 @@ import java.util.Map;
 
 /** A lost race, with what the service said of it. */
 final class LostRaceException extends LakeException {
+  static final String REASON = "LOST_RACE";
   private static final long serialVersionUID = 1;
 
   private final Conflict conflict;
 
   LostRaceException(String text, Conflict conflict) {
-    super(RefusalKind.STALE, Conflicts.REASON, text, Map.of());
+    super(RefusalKind.STALE, REASON, text, Map.of());
     this.conflict = conflict;
   }
 
