@@ -12,10 +12,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from metaservice.client import add_column, comment_column
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.fixtures.make_data import CONTENTS, FIXTURES, read_all
 from tests.integration.service import (
+    PRINCIPAL,
     TIMEOUT_S,
     Service,
     Stubs,
@@ -393,3 +395,26 @@ def test_a_folder_of_the_first_format_is_read(tmp_path: Path, name: str) -> None
     server = Service(tmp_path / "db", "--lease-ms", "600000")
     with service(server.folder, *server.flags) as (_, stubs):
         assert read_all(stubs) == (FIXTURES / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_versions_say_which_commits_changed_metadata(stubs: Stubs) -> None:
+    table_id = stubs.create("flagged")
+    harmless = [
+        common_pb2.Alteration(comment="words", schema_changes=[comment_column("id", "a number")]),
+        common_pb2.Alteration(set_properties={"data.retain.hours": "24", "user.owner": "ann"}),
+    ]
+    metadata = [
+        common_pb2.Alteration(set_properties={"write.compression": "gzip"}),
+        common_pb2.Alteration(remove_properties=["write.compression"]),
+        common_pb2.Alteration(add_features=["delete_sets"]),
+        common_pb2.Alteration(remove_features=["delete_sets"]),
+        common_pb2.Alteration(profile="row_level"),
+        common_pb2.Alteration(schema_changes=[add_column("w", "int")]),
+    ]
+    for change in harmless + metadata:
+        request = catalog_pb2.AlterTableRequest(
+            txn_id=new_uuid7(), table_id=table_id, alteration=change, principal=PRINCIPAL
+        )
+        stubs.catalog.AlterTable(request, timeout=TIMEOUT_S)
+    flags = [one.metadata_changed for one in stubs.list_versions(table_id)]
+    assert flags == [False] * (1 + len(harmless)) + [True] * len(metadata)

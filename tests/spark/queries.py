@@ -43,9 +43,11 @@ class Streams:
         assert query.awaitTermination(WAIT_S)
         return query
 
-    def batches(self, rows: DataFrame, checkpoint: str = "c") -> list[list[tuple[Any, ...]]]:
-        """The rows of each batch that has any."""
-        found: list[list[tuple[Any, ...]]] = []
+    def batches(
+        self, rows: DataFrame, checkpoint: str = "c", kept: list[list[tuple[Any, ...]]] | None = None
+    ) -> list[list[tuple[Any, ...]]]:
+        """The rows of each batch that has any; `kept` has them where the query fails, too."""
+        found: list[list[tuple[Any, ...]]] = [] if kept is None else kept
 
         def keep(batch: DataFrame, _: int) -> None:
             if some := shown(batch):

@@ -24,11 +24,11 @@ def copy(spark: SparkSession, catalog: str, kind: str, folder: Path, *, until_no
     return (writer.trigger(availableNow=True) if until_now else writer).toTable(f"{catalog}.target.{kind}")
 
 
-def main(address: str, warehouse: str, folder: str) -> None:
+def main(address: str, warehouse: str, folder: str, *kinds: str) -> None:
     spark = small_session()
     with connect(address, spark, user="stream", warehouse=warehouse) as lake:
         name = lake.as_catalog("copied")
-        for kind in KINDS:
+        for kind in kinds or KINDS:
             copy(spark, name, kind, Path(folder), until_now=False)
         spark.streams.awaitAnyTermination()
 

@@ -8,10 +8,11 @@ import shutil
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from pyspark.errors import PySparkException
@@ -19,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from laketx import Lake, connect
+from metaservice.client import add_column, comment_column
+from protos.laketx.v1 import common_pb2
 from tests.integration.service import free_address, service
 from tests.spark.queries import WAIT_S, Streams
 from tests.spark.reading import shown
@@ -124,16 +127,58 @@ def test_commits_that_did_more_than_add_rows(streams: Streams, keyed: bool) -> N
             streams.batches(rows, next(iter(mode)))
 
 
-def test_columns_that_change(streams: Streams) -> None:
+CHANGES: Final[Mapping[str, common_pb2.Alteration]] = {
+    "the property write.compression": common_pb2.Alteration(set_properties={"write.compression": "gzip"}),
+    "the features": common_pb2.Alteration(add_features=["delete_sets"]),
+    "the profile": common_pb2.Alteration(profile="row_level"),
+    "the columns": common_pb2.Alteration(schema_changes=[add_column("w", "int")]),
+}
+
+
+def test_a_query_ends_where_metadata_change(streams: Streams) -> None:
+    """After what came before the change; a query of the table as it is then goes on."""
     source = streams.table()
+    source.insert(streams.rows((-1, "first")))
+    assert streams.batches(streams.read(source)) == [[(-1, "first")]]
+    for number, (words, change) in enumerate(CHANGES.items()):
+        rows = streams.read(source)
+        source.insert(streams.rows((2 * number, "before")))
+        streams.lake.client.alter_table(source.table_id, change)
+        source.refresh().insert(streams.rows((2 * number + 1, "after")))
+        version = source.refresh().meta.head_version - 1
+        kept: list[list[tuple[Any, ...]]] = []
+        with pytest.raises(PySparkException, match=f"STREAM_METADATA_CHANGED: .*version {version} changed {words}: "):
+            streams.batches(rows, kept=kept)
+        with pytest.raises(PySparkException, match="STREAM_METADATA_CHANGED"):
+            streams.batches(rows, kept=kept)
+        ((before,),) = kept
+        assert before[:2] == (2 * number, "before")
+        ((after,),) = streams.batches(streams.read(source))
+        assert after[:2] == (2 * number + 1, "after")
+
+
+def test_a_change_with_nothing_after_it_ends_a_query(streams: Streams) -> None:
+    source = streams.table()
+    rows = streams.read(source)
     source.insert(streams.rows((1, "a")))
-    stale = streams.read(source)
-    assert streams.batches(stale) == [[(1, "a")]]
-    source.add_columns("w int")
+    found: list[int] = []
+    with running(rows, streams.folder / "c", found) as query:
+        source.set_properties(**{"write.compression": "gzip"})
+        with pytest.raises(PySparkException, match="STREAM_METADATA_CHANGED"):
+            assert not query.awaitTermination(WAIT_S)
+    assert found == [1]
+
+
+def test_what_no_writer_follows_ends_no_query(streams: Streams) -> None:
+    source = streams.table()
+    rows = streams.read(source)
+    source.insert(streams.rows((1, "a")))
+    comments = [comment_column("v", "a letter")]
+    source.set_properties(**{"data.retain.hours": "24", "owner": "ann"})
+    streams.lake.client.alter_table(source.table_id, common_pb2.Alteration(comment="letters", schema_changes=comments))
+    source.tag("now")
     source.insert(streams.rows((2, "b")))
-    with pytest.raises(PySparkException, match="STREAM_SCHEMA_CHANGED"):
-        streams.batches(stale)
-    assert streams.batches(streams.read(source)) == [[(2, "b", None)]]
+    assert list(chain(*streams.batches(rows))) == [(1, "a"), (2, "b")]
 
 
 def test_a_checkpoint_belongs_to_one_table(streams: Streams) -> None:

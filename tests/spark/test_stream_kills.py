@@ -120,8 +120,9 @@ class Story:
                 one.grow(lake)
         self.tidy()
 
-    def start(self) -> subprocess.Popen[bytes]:
-        arguments = [f"laketx://{self.service.address}", self.warehouse, str(self.folder)]
+    def start(self, *kinds: str) -> subprocess.Popen[bytes]:
+        """Copies the tables of some kinds, or of all."""
+        arguments = [f"laketx://{self.service.address}", self.warehouse, str(self.folder), *kinds]
         with (self.folder / "queries.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.streams", *arguments],
@@ -167,3 +168,33 @@ def test_a_query_that_is_killed_once(spark: SparkSession, tmp_path: Path) -> Non
 @pytest.mark.long
 def test_a_query_that_is_killed_twenty_times(spark: SparkSession, tmp_path: Path) -> None:
     check_copies(spark, tmp_path, rounds=20)
+
+
+@pytest.mark.long
+def test_of_two_processes_with_one_checkpoint_one_ends(spark: SparkSession, tmp_path: Path) -> None:
+    story = Story(spark, tmp_path, seed=2)
+    one = story.copies[0]
+    running = [story.start(one.kind), story.start(one.kind)]
+    try:
+        with story.lake() as lake:
+            end = time.monotonic() + WAIT_S
+            while all(process.poll() is None for process in running):
+                assert time.monotonic() < end, f"both go on: {story.said()}"
+                one.grow(lake)
+            assert any(words in story.said() for words in ("CHECKPOINT_SHARED", "CONCURRENT_STREAM_LOG_UPDATE"))
+            (left,) = [process for process in running if process.poll() is None]
+            before = one.head(lake)
+            one.grow(lake)
+            while one.head(lake) == before:
+                assert left.poll() is None, f"the other one ended, too: {story.said()}"
+                assert time.monotonic() < end, f"the other one does nothing: {story.said()}"
+                time.sleep(0.02)
+    finally:
+        for process in running:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    try:
+        story.check()
+    finally:
+        story.service.kill()

@@ -362,6 +362,7 @@ class CommitSummary:
     bytes_added: int
     bytes_removed: int
     adopt_from: str = ""  # the transaction that lost, and whose files this one committed
+    metadata_changed: bool = False  # what writers that began earlier, and streams, rely on; features, too
 
     @property
     def has_time_version(self) -> bool:

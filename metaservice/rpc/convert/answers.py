@@ -259,6 +259,7 @@ def version(one: CommitSummary) -> read_pb2.Version:
         bytes_removed=one.bytes_removed,
         properties=one.properties,
         adopt_from=one.adopt_from,
+        metadata_changed=one.metadata_changed,
     )
 
 

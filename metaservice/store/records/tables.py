@@ -259,6 +259,7 @@ def _summary(record: pb.CommitRecord, footprint: Footprint) -> CommitSummary:
         bytes_added=record.bytes_added,
         bytes_removed=record.bytes_removed,
         adopt_from=record.adopt_from,
+        metadata_changed=record.metadata_changed or record.features_changed,
     )
 
 

@@ -181,6 +181,7 @@ class Version(_message.Message):
     BYTES_REMOVED_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
     ADOPT_FROM_FIELD_NUMBER: _builtins.int
+    METADATA_CHANGED_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """ID version."""
     commit_time_us: _builtins.int
@@ -215,6 +216,8 @@ class Version(_message.Message):
     """Bytes in the files removed."""
     adopt_from: _builtins.str
     """The transaction that lost a race and whose files this one committed; empty: it committed files of its own."""
+    metadata_changed: _builtins.bool
+    """It changed the columns, the key, the partitions, the profile, a feature, or a property that writers follow."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
         """The author of the commit."""
@@ -245,10 +248,11 @@ class Version(_message.Message):
         bytes_removed: _builtins.int = ...,
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         adopt_from: _builtins.str = ...,
+        metadata_changed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "principal", b"principal", "time_version_us", b"time_version_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "adopt_from", b"adopt_from", "bytes_added", b"bytes_added", "bytes_removed", b"bytes_removed", "commit_message", b"commit_message", "commit_time_us", b"commit_time_us", "delete_sets_added", b"delete_sets_added", "delete_sets_removed", b"delete_sets_removed", "files_added", b"files_added", "files_removed", b"files_removed", "operation", b"operation", "principal", b"principal", "properties", b"properties", "read_version", b"read_version", "rebased_over", b"rebased_over", "rows_added", b"rows_added", "rows_removed", b"rows_removed", "time_version_us", b"time_version_us", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "adopt_from", b"adopt_from", "bytes_added", b"bytes_added", "bytes_removed", b"bytes_removed", "commit_message", b"commit_message", "commit_time_us", b"commit_time_us", "delete_sets_added", b"delete_sets_added", "delete_sets_removed", b"delete_sets_removed", "files_added", b"files_added", "files_removed", b"files_removed", "metadata_changed", b"metadata_changed", "operation", b"operation", "principal", b"principal", "properties", b"properties", "read_version", b"read_version", "rebased_over", b"rebased_over", "rows_added", b"rows_added", "rows_removed", b"rows_removed", "time_version_us", b"time_version_us", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__time_version_us: _TypeAlias = _typing.Literal["time_version_us"]  # noqa: Y015
     _WhichOneofArgType__time_version_us: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us"]  # noqa: Y015

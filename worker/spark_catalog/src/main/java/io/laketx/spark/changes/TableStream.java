@@ -18,6 +18,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -54,6 +55,8 @@ public final class TableStream implements MicroBatchStream, SupportsTriggerAvail
   private long head = -1;
   private long headNs;
   private long target = Long.MAX_VALUE;
+  private long sameUntil; // the metadata are those of the table that was loaded, up to this version
+  private boolean isChanged; // the version after it has others
   private Seen seen;
   private Shown shown;
 
@@ -73,6 +76,7 @@ public final class TableStream implements MicroBatchStream, SupportsTriggerAvail
     this.options = new StreamOptions(options);
     look = new Looker(table.service(), table.tableId());
     mark = new StreamMark(look, checkpoint, this.options.keepMs);
+    sameUntil = table.meta().getHeadVersion();
   }
 
   public static TableStream ofRows(
@@ -176,6 +180,8 @@ public final class TableStream implements MicroBatchStream, SupportsTriggerAvail
 
   private Position next(Position from, long to, Budget budget) {
     String id = table.tableId();
+    lookForChange(to);
+    if (isChanged && sameUntil < from.version()) throw changed(sameUntil + 1);
     if (from.isSnapshot()) {
       List<Piece> pieces = shownAt(from.version()).pieces;
       int read = from.filesOf(from.version());
@@ -188,7 +194,8 @@ public final class TableStream implements MicroBatchStream, SupportsTriggerAvail
     }
     long begin = from.base();
     if (to <= begin) return from;
-    long end = Math.min(to, begin + VERSIONS_A_LOOK);
+    long end = Math.min(Math.min(to, begin + VERSIONS_A_LOOK), sameUntil);
+    if (end <= begin) throw changed(sameUntil + 1);
     Position at = from;
     for (Commit one : commits(begin, end)) {
       LakeException refusal = refusal(one);
@@ -234,14 +241,27 @@ public final class TableStream implements MicroBatchStream, SupportsTriggerAvail
     }
     for (LiveEntry one : commit.files()) {
       if (one.getFile().getSchemaVersion() <= table.meta().getSchemaVersion()) continue;
-      if (!sameColumns(table.columnsOf(one.getFile()), table.meta().getColumnsList())) {
-        return LakeException.invalid(
-            "STREAM_SCHEMA_CHANGED",
-            name + ": the table's columns changed before version " + commit.version()
-                + ": start the query again, it goes on with the new columns");
-      }
+      // a service of the release before doesn't say which commits changed metadata
+      if (!sameColumns(table.columnsOf(one.getFile()), table.meta().getColumnsList())) return changed(commit.version());
     }
     return null;
+  }
+
+  /** Looks at the commits that came since the last look, up to the first one that changed metadata. */
+  private void lookForChange(long to) {
+    while (!isChanged && sameUntil < to) {
+      long until = Math.min(to, sameUntil + VERSIONS_A_LOOK);
+      Optional<Long> first = MetadataChange.first(look, sameUntil, until);
+      isChanged = first.isPresent();
+      sameUntil = first.map(version -> version - 1).orElse(until);
+    }
+  }
+
+  private LakeException changed(long version) {
+    return LakeException.invalid(
+        "STREAM_METADATA_CHANGED",
+        name + ": version " + version + " changed " + MetadataChange.words(look, table.meta(), version)
+            + ": load the table anew and start the query again, it goes on from there");
   }
 
   private static boolean sameColumns(List<Column> some, List<Column> others) {
