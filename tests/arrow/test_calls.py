@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import duckdb
+import polars as pl
 import pytest
 
 from laketx import InputError, Lake, Table, connect
 from metaservice.client import add_column, rename_column
 from metaservice.client.calling import Caller
+from protos.laketx.v1 import read_pb2
 
 ROWS = [{"id": number, "v": str(number)} for number in range(5)]
 
@@ -23,14 +25,14 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The calls of this thread; pins are renewed by one of their own."""
+    """The calls of all threads, but for the pins in the background."""
     found: list[str] = []
-    here = threading.get_ident()
 
     def counted(real: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Caller, method: object, request: object, **more: Any) -> Any:
-            if threading.get_ident() == here:
-                found.append(type(request).__name__.removesuffix("Request"))
+            name = type(request).__name__.removesuffix("Request")
+            if name not in ("RenewPin", "Unpin"):
+                found.append(name)
             return real(self, method, request, **more)
 
         return call
@@ -53,6 +55,9 @@ READS: dict[str, Callable[[Table], Any]] = {
     "to_batches": lambda table: len(table.to_batches().read_all()),
     "to_polars": lambda table: len(table.to_polars()),
     "count": lambda table: table.count(),
+    "scanner": lambda table: len(table.scanner().to_arrow()),
+    "to_lazy_polars": lambda table: len(table.to_lazy_polars().filter(pl.col("id") >= 0).collect()),
+    "to_duckdb": lambda table: len(table.to_duckdb(duckdb.connect()).filter("id >= 0").fetchall()),
 }
 
 
@@ -76,10 +81,42 @@ def test_a_version_is_one_call_and_a_scan_that_is_read_twice_plans_twice(lake: L
     asked.clear()
     assert table.to_arrow(version=1, where="id = 1").to_pylist() == [{"id": 1, "v": "1"}]
     assert asked == ["PlanScan"]
-    scan = table.scanner()
     asked.clear()
-    assert len(scan.to_arrow()) == scan.count() == len(ROWS)
+    scan = table.scanner()
+    assert len(scan.to_arrow()) == len(ROWS)
+    assert asked == ["PlanScan"]
+    assert scan.count() == len(ROWS)
     assert asked == ["PlanScan", "PlanScan"]
+
+
+def test_a_plan_serves_the_narrower_condition_of_a_query(lake: Lake, asked: list[str]) -> None:
+    table = keyed(lake, "narrower")
+    asked.clear()
+    rows = table.to_lazy_polars(where="id >= 2").filter(pl.col("v") == "3").collect()
+    assert rows["id"].to_list() == [3]
+    assert asked == ["PlanScan"]
+
+
+def test_a_scanner_of_a_large_table_has_no_plan(lake: Lake, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plan comes in parts; a query's condition may leave out most of them."""
+    table = keyed(lake, "parts")
+    plan_scan = lake.client.plan_scan
+
+    def in_parts(table_id: str, **given: Any) -> Any:
+        for part in plan_scan(table_id, **given):
+            entries = list(part.entries)
+            del part.entries[1:]
+            yield part
+            for entry in entries[1:]:
+                yield read_pb2.PlanScanResponse(version=part.version, entries=[entry])
+
+    monkeypatch.setattr(lake.client, "plan_scan", in_parts)
+    asked.clear()
+    scan = table.scanner()
+    assert len(scan.to_arrow()) == len(ROWS)
+    assert asked == ["PlanScan", "PlanScan"]
+    assert len(table.to_arrow()) == len(ROWS)
+    assert asked == ["PlanScan"] * 3
 
 
 def test_columns_that_changed_since_the_table_was_opened_are_planned_again(lake: Lake, asked: list[str]) -> None:

@@ -90,7 +90,7 @@ Found = tuple[tuple[PinnedVersion, ...], Rows, TableView]  # as of the last vers
 
 
 def scan_of(table: TableView, asked: Asked, *, at_once: bool = False) -> ArrowScan:
-    """The rows asked for, pinned. `at_once`: they are read now, so the plan is part of the first call."""
+    """The rows asked for, pinned and planned. `at_once`: they are read now, so they are planned however many files."""
     unknown = asked.keys() - Asked.__annotations__.keys()
     if unknown:
         raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
@@ -118,7 +118,7 @@ def _snapshot(table: TableView, asked: Asked, where: str | None, *, at_once: boo
     if asked.get("until") is not None or asked.get("mode") is not None:
         raise InputError("RANGE_INVALID", "until and mode belong to a range of changes: say since, too")
     version = _version(table, asked)
-    planned = _planned(table, version, where) if at_once else None
+    planned = _planned(table, version, where, whole=at_once)
     if planned is not None:
         return (planned.pinned,), VersionRows(planned.table, planned.pinned.version, planned), planned.table
     pinned = table.lake.pins.own(table.table_id, version)
@@ -126,10 +126,10 @@ def _snapshot(table: TableView, asked: Asked, where: str | None, *, at_once: boo
     return (pinned,), VersionRows(then, pinned.version), then
 
 
-def _planned(table: TableView, version: int | None, where: str | None) -> PinnedPlan | None:
+def _planned(table: TableView, version: int | None, where: str | None, *, whole: bool) -> PinnedPlan | None:
     """All in one call, with the condition as the columns known here have it; None where that is too early to say."""
     try:
-        return pinned_plan(table, version, None if where is None else parsed(where, table.meta))
+        return pinned_plan(table, version, None if where is None else parsed(where, table.meta), whole=whole)
     except (InputError, InvalidError):
         if where is None:
             raise

@@ -44,16 +44,23 @@ class PinnedPlan:
     table: TableView
     predicate: common_pb2.Predicate | None
     entries: list[common_pb2.LiveEntry]
+    is_whole: bool = True  # the entries are all that there are
 
 
 def pinned_plan(
-    table: TableView, version: int | None, predicate: common_pb2.Predicate | None = None
+    table: TableView, version: int | None, predicate: common_pb2.Predicate | None = None, *, whole: bool = True
 ) -> PinnedPlan | None:
-    """By one call; None if the service is of the release before. Default the newest version."""
+    """By one call; None if the service is of the release before. Default the newest version.
+
+    Not `whole`: no more than the first part of the plan, which is all of a small table's.
+    """
     found = table.lake.pins.scan(table.table_id, version, predicate)
     if found is None:
         return None
     pinned, parts = found
     first = next(parts)
+    then = replace(table, meta=first.table)
+    if not whole and next(parts, None) is not None:
+        return PinnedPlan(pinned, then, predicate, [], is_whole=False)
     entries = [entry for part in (first, *parts) for entry in part.entries]
-    return PinnedPlan(pinned, replace(table, meta=first.table), predicate, entries)
+    return PinnedPlan(pinned, then, predicate, entries)

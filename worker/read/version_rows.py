@@ -36,6 +36,7 @@ from worker.read.written_schemas import WrittenSchemas
 REMOTE_THREADS: Final = 16
 ITEMS_AHEAD: Final = 2
 INLINED_AT_ONCE: Final = 1_000
+ENTRIES_UNPRUNED: Final = 8  # so few are opened sooner than the service says which of them a condition rules out
 PLACE: Final = "_laketx_place"
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class FileToRead:
 class VersionRows:
     """The rows of a table at the version of the view's schema. Reading twice gives the same rows.
 
-    `planned` spares the first read its plan, if that has the same condition.
+    `planned` spares the first read its plan, if that has the same condition, or a narrower one and the entries are few.
     """
 
     def __init__(self, table: TableView, version: int, planned: PinnedPlan | None = None) -> None:
@@ -121,7 +122,7 @@ class VersionRows:
 
     def _entries(self, where: Predicate | None) -> list[common_pb2.LiveEntry]:
         planned, self._planned = self._planned, None  # large tables have many: they are not kept
-        if planned is not None and planned.predicate == where:
+        if planned is not None and planned.is_whole and _serves(planned, where):
             return planned.entries
         return entries_of(self._table, self._version, where)
 
@@ -237,6 +238,16 @@ class VersionRows:
     def _has_bounds(self, part: Predicate) -> bool:
         kinds = [self._stored.field(name).type for name in columns_in(part)]
         return bool(kinds) and not any(pa.types.is_floating(kind) or pa.types.is_nested(kind) for kind in kinds)
+
+
+def _serves(planned: PinnedPlan, where: Predicate | None) -> bool:
+    """Whether the entries of a plan are those that a condition needs, with few others."""
+    if planned.predicate == where:
+        return True
+    if where is None or len(planned.entries) > ENTRIES_UNPRUNED:
+        return False
+    wanted = list(conjuncts(where))
+    return planned.predicate is None or all(one in wanted for one in conjuncts(planned.predicate))
 
 
 def _files(entries: Iterable[common_pb2.LiveEntry]) -> list[ScannedFile]:
