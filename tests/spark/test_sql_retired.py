@@ -23,7 +23,7 @@ def race(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("retired")
     warehouse = folder / "warehouse"
     warehouse.mkdir()
-    with service(folder / "service") as (running, _), Gate(running.address) as gate:
+    with service(folder / "service", "--purge-delay-ms", "0") as (running, _), Gate(running.address) as gate:
         session = session_with(spark, "retired", f"laketx://{gate.address}", str(warehouse))
         with connect_without_spark(f"laketx://{running.address}", str(warehouse)) as other:
             other.client.create_namespace("shop")

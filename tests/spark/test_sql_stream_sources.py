@@ -174,7 +174,7 @@ def test_what_no_writer_follows_ends_no_query(streams: Streams) -> None:
     rows = streams.read(source)
     source.insert(streams.rows((1, "a")))
     comments = [comment_column("v", "a letter")]
-    source.set_properties(**{"data.retain.hours": "24", "owner": "ann"})
+    source.set_properties(**{"data.retain.hours": "24", "user.owner": "ann"})
     streams.lake.client.alter_table(source.table_id, common_pb2.Alteration(comment="letters", schema_changes=comments))
     source.tag("now")
     source.insert(streams.rows((2, "b")))
