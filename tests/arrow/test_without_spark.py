@@ -36,6 +36,7 @@ import pyarrow as pa
 
 with laketx.connect("lake") as lake:
     table = lake.create_table("t", "id bigint, v string")
+    merge = table.merge(pa.table({"id": [1]}), on="id")
     calls = [
         (table.read, "to_arrow, to_pandas and to_polars"),
         (lambda: table.changes(since=0), "to_arrow(since="),
@@ -43,7 +44,7 @@ with laketx.connect("lake") as lake:
         (lambda: table.insert(pa.table({"id": [1]})), "append, upsert"),
         (lambda: table.update({"v": "upper(v)"}), "append, upsert"),
         (lambda: table.delete("id + 1 = 2"), "a plain condition"),
-        (lambda: table.merge(pa.table({"id": [1]}), on="id"), "upsert"),
+        (merge.when_matched_update({"v": "upper(target.v)"}).execute, "the function `upper` needs Spark"),
         (lambda: table.export("out"), "laketx export"),
         (lambda: table.set_default("v", "concat('a', 'b')"), "a plain constant"),
         (table.schema.to_spark, "a schema of Arrow"),

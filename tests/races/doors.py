@@ -94,13 +94,20 @@ class Arrow(Door):
         if statement.kind in (Kind.MINOR, Kind.MAJOR) or statement.defines or statement.name.startswith("REPLACE"):
             return False
         if statement.kind is Kind.CHANGE:
-            return statement.name == "DELETE"
+            return statement.name in ("DELETE", "UPDATE", "MERGE upsert", "MERGE insert only")
         return not statement.reads or (self._copies and bool(statement.copies))
 
     def run(self, statement: Statement, table: str, policy: Policy) -> None:
         found = self._known.pop(table, None) or self._lake.table(table)
-        if statement.kind is Kind.CHANGE:
+        if statement.name == "DELETE":
             found.delete(statement.where, on_conflict=policy)
+        elif statement.name == "UPDATE":
+            found.update({"n": "n + 10"}, statement.where, on_conflict=policy)
+        elif statement.kind is Kind.CHANGE:
+            merge = found.merge(_dicts(statement.meaning(()).added), on=["day", "id"])
+            if statement.name != "MERGE insert only":
+                merge = merge.when_matched_update({"n": "target.n + source.n"})
+            merge.when_not_matched_insert().execute(on_conflict=policy)
         elif statement.name == "RESTORE":
             found.restore(version=1, on_conflict=policy)
         elif statement.name.startswith("TRUNCATE"):

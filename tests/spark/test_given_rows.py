@@ -121,7 +121,7 @@ def test_a_merge_that_has_a_key_twice_says_what_a_merge_can_do(lake: Lake, new_n
     merge = table.merge(pa.table({"id": [9, 9], "n": [1, 2]}), on="id").when_matched_update().when_not_matched_insert()
     with pytest.raises(InputError, match="KEY_TWICE") as refused:
         merge.execute()
-    assert "dropDuplicates" in str(refused.value)
+    assert "two source rows have it: keep one of them" in str(refused.value)
     assert "order_by" not in str(refused.value)
 
 

@@ -4,11 +4,12 @@ import random
 from collections.abc import Callable
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from laketx import InputError, Lake, Table
+from laketx import Commit, InputError, Lake, Table
 from tests.spark.sql import SqlReads
 from tests.spark.stored import stored_rows
+from worker.api.verbs import MergeBuilder
 from worker.write import merges
 
 Names = Callable[[], str]
@@ -92,7 +93,7 @@ def test_a_merge_that_is_an_insert_by_key(lake: Lake, spark: SparkSession, new_n
     source = spark.createDataFrame([("mon", 1, 10), ("mon", 3, 30)], "DAY string, `order` bigint, `group` int")
     source = source.selectExpr("*", "'more' as other")
     merge = table.merge(source, on).when_not_matched_insert().when_matched_update()
-    assert merges.is_upsert(table.meta, merge._merge)
+    assert merges.is_upsert(table.meta, merges.Merge(source, on, merge._clauses))
     commit = merge.execute()
     assert (commit.rows_staged, table.history(1)[0].operation) == (2, "MERGE")
     assert content(table) == {1: (10, "mon"), 2: (2, "tue"), 3: (30, "mon")}
@@ -108,20 +109,20 @@ def test_what_is_no_insert_by_key(lake: Lake, spark: SparkSession, new_name: Nam
     table = make(lake, new_name(), keyed=True)
     rows = spark.createDataFrame([(1, 1, "mon")], SCHEMA)
     whole = table.merge(rows, "order").when_matched_update().when_not_matched_insert()
-    others = [
-        table.merge(rows, "day").when_matched_update().when_not_matched_insert(),
-        table.merge(rows, f"target.{KEY} = source.{KEY}").when_matched_update().when_not_matched_insert(),
-        table.merge(rows.drop("group"), "order").when_matched_update().when_not_matched_insert(),
-        table.merge(rows, "order").when_matched_update(condition="true").when_not_matched_insert(),
-        table.merge(rows, "order").when_matched_update({"group": "1"}).when_not_matched_insert(),
-        table.merge(rows, "order").when_not_matched_insert(),
-        table.merge(rows, "order").when_matched_update(),
-        table.merge(rows.withColumn("order", rows["`order`"].cast("int")), "order")
-        .when_matched_update()
-        .when_not_matched_insert(),
+    narrow = rows.withColumn("order", rows["`order`"].cast("int"))
+    others: list[tuple[DataFrame, str, MergeBuilder[Commit]]] = [
+        (rows, "day", whole),
+        (rows, f"target.{KEY} = source.{KEY}", whole),
+        (rows.drop("group"), "order", whole),
+        (narrow, "order", whole),
+        (rows, "order", table.merge(rows, "order").when_matched_update(condition="true").when_not_matched_insert()),
+        (rows, "order", table.merge(rows, "order").when_matched_update({"group": "1"}).when_not_matched_insert()),
+        (rows, "order", table.merge(rows, "order").when_not_matched_insert()),
+        (rows, "order", table.merge(rows, "order").when_matched_update()),
     ]
-    assert merges.is_upsert(table.meta, whole._merge)
-    assert not any(merges.is_upsert(table.meta, one._merge) for one in others)
+    assert merges.is_upsert(table.meta, merges.Merge(rows, "order", whole._clauses))
+    for source, on, merge in others:
+        assert not merges.is_upsert(table.meta, merges.Merge(source, on, merge._clauses))
 
 
 @pytest.mark.parametrize("keyed", [False, True])

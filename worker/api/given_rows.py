@@ -16,6 +16,7 @@ from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.read.arrow_scan import ArrowScan
 from worker.read.noted_reads import Notes
+from worker.write.merge_sources import source_of_dicts
 from worker.write.python_rows import of_dicts
 from worker.write.rows_read import declares_all, reads_elsewhere, reads_of, with_reads
 from worker.write.transaction import Write
@@ -124,6 +125,15 @@ class Given:
         if self._ahead is None:
             self._ahead = self._next()
         return self._batches()
+
+    @property
+    def are_dicts(self) -> bool:
+        """Whether they are a list of dicts, which Spark doesn't take."""
+        return isinstance(self._rows, (list, tuple)) and all(_is_dict(one) for one in self._rows)
+
+    def merge_source(self, meta: catalog_pb2.Table) -> pa.Table:
+        """The source rows of a merge, as Arrow; they may have columns that the table lacks."""
+        return source_of_dicts(self._rows, meta) if self.are_dicts else arrow_table(self.held)
 
     @property
     def held(self) -> Any:

@@ -15,9 +15,11 @@ from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
 from worker.read.arrow_conditions import is_plain
+from worker.read.expression_errors import NotPlainError
 from worker.read.versions import version_of
 from worker.write import whole_partitions
 from worker.write.conflict_policies import OnConflict
+from worker.write.merge_clauses import Clause, Settings
 from worker.write.scopes import Partitions
 from worker.write.transaction import Write, WriteOptions, app_version_of
 
@@ -25,13 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from worker.api import spark_rows
-    from worker.write import arrow_writes, frame_writes, merges, row_changes
+    from worker.write import arrow_changes, arrow_merges, arrow_writes, frame_writes, merges, row_changes
     from worker.write.catalog_writes import CatalogWrite
     from worker.write.frame_writes import OrderBy
-    from worker.write.merges import Merge
-    from worker.write.row_changes import Settings
 else:
     spark_rows = LazyModule("worker.api.spark_rows")
+    arrow_changes = LazyModule("worker.write.arrow_changes")
+    arrow_merges = LazyModule("worker.write.arrow_merges")
     arrow_writes = LazyModule("worker.write.arrow_writes")
     frame_writes = LazyModule("worker.write.frame_writes")
     merges = LazyModule("worker.write.merges")
@@ -241,10 +243,20 @@ class Verbs(ABC, Generic[Answer]):
         """Sets columns of the rows for which the condition is true: update({"status": "'paid'"}, where="id = 7").
 
         A text is a SQL expression over the old row, and so is a Column. Anything else is the value itself: 5, None, a
-        date. Key columns can't be set.
+        date. Key columns can't be set. Plain expressions and conditions (docs/arrow.md) need no Spark where no Spark
+        session runs.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        return self._do(lambda table: row_changes.plan_update(table, set, where), options)
+
+        def plan(table: TableView) -> Write:
+            if self._uses_spark or not (where is None or isinstance(where, str)):
+                return row_changes.plan_update(table, set, where)
+            try:
+                return arrow_changes.plan_update(table, set, where)
+            except NotPlainError as error:
+                return _by_spark(lambda: row_changes.plan_update(table, set, where), error)
+
+        return self._do(plan, options)
 
     def delete(
         self,
@@ -276,20 +288,47 @@ class Verbs(ABC, Generic[Answer]):
             return self._do(lambda table: arrow_writes.plan_delete(table, where), options)
         return self._do(lambda table: row_changes.plan_delete(table, where), options)
 
-    def merge(self, source: Rows, on: str | list[str]) -> MergeBuilder[Answer]:
-        """Begins a MERGE. `on` is one or more columns of both sides, or a condition on `target` and `source`."""
+    def merge(self, source: AnyRows, on: str | list[str]) -> MergeBuilder[Answer]:
+        """Begins a MERGE. `on` is one or more columns of both sides, or a condition on `target` and `source`.
 
+        Rows that are no DataFrame of Spark are merged without Spark where all expressions are plain (docs/arrow.md).
+        """
         given = Given(source)
 
-        def run(merge: Merge, options: WriteOptions) -> Answer:
-            return self._do(lambda table: given.noted(merges.plan_merge(table, merge), can_rerun=False), options)
+        def by_spark(table: TableView, clauses: tuple[Clause, ...]) -> Write:
+            merge = merges.Merge(spark_rows.of_rows(self._spark, given.held), on, clauses)
+            return given.noted(merges.plan_merge(table, merge), can_rerun=False)
 
-        return MergeBuilder(merges.Merge(spark_rows.of_rows(self._spark, given.held), on), run)
+        def run(clauses: tuple[Clause, ...], options: WriteOptions) -> Answer:
+            def plan(table: TableView) -> Write:
+                if is_spark(source):
+                    return by_spark(table, clauses)
+                try:
+                    return given.noted(arrow_merges.plan_merge(table, given.merge_source(table.meta), on, clauses))
+                except NotPlainError as error:
+                    if given.are_dicts:
+                        raise
+                    return _by_spark(lambda: by_spark(table, clauses), error)
+
+            return self._do(plan, options)
+
+        return MergeBuilder(run)
 
 
 def _begun_first(given: Given, write: Write) -> Write:
     """The write; it begins before its rows are read if that may take long, and so not in the call that commits it."""
     return given.noted(replace(write, is_one_call=write.is_one_call and not given.is_lazy))
+
+
+def _by_spark(plan: Callable[[], Write], why: NotPlainError) -> Write:
+    """What Spark plans; without it the error says what of the call needs it."""
+    try:
+        return plan()
+    except InputError as error:
+        if error.reason != "SPARK_MISSING":
+            raise
+        said = str(why).partition(": ")[2]
+        raise InputError(error.reason, f"{str(error).partition(': ')[2]}; what needs it: {said}") from why
 
 
 class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
@@ -300,9 +339,11 @@ class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
 
     _foreign = by_name(OF_MERGES)
 
-    def __init__(self, merge: Merge, run: Callable[[Merge, WriteOptions], Answer]) -> None:
-        self._merge = merge
+    def __init__(
+        self, run: Callable[[tuple[Clause, ...], WriteOptions], Answer], clauses: tuple[Clause, ...] = ()
+    ) -> None:
         self._run = run
+        self._clauses = clauses
 
     def when_matched_update(
         self,
@@ -348,9 +389,9 @@ class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
 
         They are none if the one clause for matched rows is a delete without a condition.
         """
-        if not self._merge.clauses:
+        if not self._clauses:
             raise InputError("MERGE_EMPTY", "a merge needs a clause")
-        return self._run(self._merge, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
+        return self._run(self._clauses, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
 
     def _with(self, when: str, action: str, settings: Settings | None, condition: str | None) -> MergeBuilder[Answer]:
-        return MergeBuilder(self._merge.with_clause(when, action, settings, condition), self._run)
+        return MergeBuilder(self._run, (*self._clauses, Clause(when, action, settings, condition)))

@@ -26,7 +26,7 @@ INSTEAD: Final = {  # by module: what does the same, or nearly so, without Spark
     "worker.api.spark_rows": WRITES,
     "worker.write.frame_writes": WRITES,
     "worker.write.row_changes": f"{WRITES}, a delete by keys or by a plain condition",
-    "worker.write.merges": "upsert replaces and adds rows by key without it",
+    "worker.write.merges": "upsert replaces and adds rows by key without it, merge where expressions are plain",
     "worker.write.export": "`laketx export` and to_batches need none",
     "worker.base.defaults": "a plain constant, such as 0 or 'new', is a default without it",
     "worker.base.spark_types": "columns are also words, such as 'id bigint', or a schema of Arrow",

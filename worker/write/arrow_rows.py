@@ -137,7 +137,7 @@ def column_as(column: pa.ChunkedArray, target: Target) -> pa.ChunkedArray:
         return column
     _check_type(column.type, target)
     try:
-        chunks = [_cast(chunk.cast(_plain(chunk.type)), target.type, target.is_exact) for chunk in column.chunks]
+        chunks = [_cast(chunk.cast(plain_type(chunk.type)), target.type, target.is_exact) for chunk in column.chunks]
         return pa.chunked_array(chunks, target.type)
     except (pa.ArrowInvalid, ArithmeticError, ValueError) as error:
         raise misfit("CAST_LOSSY", target, str(column.type), str(error)) from error
@@ -177,16 +177,16 @@ def _check_float(given: Any, found: Any, is_exact: bool) -> None:
             raise ValueError("it is out of range")
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type without what is only another form of it."""
     if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
+        return plain_type(kind.value_type)
     if _is_list(kind):
-        return pa.list_(pa.field("element", _plain(kind.value_type)))
+        return pa.list_(pa.field("element", plain_type(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _plain(one.type)) for one in kind])
+        return pa.struct([pa.field(one.name, plain_type(one.type)) for one in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
     if _is_text(kind):
         return pa.string()
     if _is_bytes(kind):
@@ -195,7 +195,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _check_type(given: pa.DataType, target: Target) -> None:
-    given, wanted = _plain(given), target.type
+    given, wanted = plain_type(given), target.type
     if pa.types.is_struct(wanted) and pa.types.is_struct(given):
         known = {field.name.lower(): field for field in wanted}
         for one in given:

@@ -6,33 +6,37 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import arrow_schema
 from worker.base.delete_sets import delete_sets
 from worker.base.errors import InputError
-from worker.base.schema import OP, PART, ROW_ID, TOMBSTONE, UPSERT
-from worker.base.spark_hash import row_buckets
+from worker.base.schema import ROW_ID, UPSERT
 from worker.base.table_view import TableView
 from worker.base.values import partition_key, python_value, wire_value
 from worker.base.write_rules import write_rules
 from worker.read.arrow_conditions import parsed
 from worker.read.plans import entries_of
 from worker.read.version_rows import FileToRead, VersionRows
-from worker.write.arrow_parts import write_parts
+from worker.write.arrow_files import (
+    GROUP,
+    check_keys,
+    frame_of,
+    tombstone_columns,
+    tombstones,
+    with_op,
+    write_keyed,
+    write_rows,
+)
 from worker.write.arrow_rows import fitted
 from worker.write.inlined_files import are_few
-from worker.write.row_level import key_sets
 from worker.write.scopes import Partitions, scope_of
 from worker.write.stages import Stage, Staged
 from worker.write.transaction import Write
 
 FILE_BYTES: Final = 256 << 20  # in memory; a file is a part of it
 KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
-GROUP: Final = "_laketx_group"
 
 Given: TypeAlias = Any  # a Table of Arrow, or batches
 
@@ -56,12 +60,12 @@ def plan_upsert(table: TableView, rows: pa.Table) -> Write:
     meta = table.meta
     if not meta.primary_key:
         raise InputError("KEY_MISSING", f"{meta.name} has no primary key: use append")
-    delta = _with_op(fitted(rows, meta), UPSERT)
-    _check_keys(delta, meta)
+    delta = with_op(fitted(rows, meta), UPSERT)
+    check_keys(delta, meta)
     return Write(
         table,
         common_pb2.OPERATION_INSERT,
-        lambda stage: _keyed(stage, delta, is_base=False),
+        lambda stage: write_keyed(stage, delta, is_base=False),
         needs_spark=False,
         is_one_call=not write_rules(meta).wants_keys
         and are_few(meta, delta),  # one call can't say which keys it writes
@@ -78,8 +82,8 @@ def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
     def stage(stage: Stage) -> Staged:
         if meta.primary_key:
             whole = pa.concat_tables([arrow_schema(meta).empty_table(), *parts])
-            _check_keys(whole, meta)
-            staged = _keyed(stage, whole, is_base=True)
+            check_keys(whole, meta)
+            staged = write_keyed(stage, whole, is_base=True)
         else:
             staged = _append(stage, parts)
         for file in staged.files:
@@ -130,20 +134,13 @@ def _delete(table: TableView, condition: common_pb2.Predicate, keys: pa.Table | 
 
 
 def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Staged:
-    """The keys of the rows; other columns are NULL, unless they are NOT NULL."""
-    meta = then.meta
-    kept = {*meta.primary_key, *meta.partition_columns, *[one.name for one in meta.columns if not one.nullable]}
     reader = VersionRows(then, stage.read_version)
+    kept = tombstone_columns(then.meta)
     names = [name for name in reader.schema.names if name in kept]
     found = pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))])
     if keys is not None:
         found = _among(found, keys)
-    schema = arrow_schema(meta)
-    columns = [
-        found.column(field.name).cast(field.type) if field.name in kept else pa.nulls(len(found), field.type)
-        for field in schema
-    ]
-    return _keyed(stage, _with_op(pa.table(columns, schema=schema), TOMBSTONE), is_base=False)
+    return write_keyed(stage, tombstones(then.meta, found), is_base=False)
 
 
 def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate) -> Staged:
@@ -187,8 +184,8 @@ def _named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate
 
 def _among(rows: pa.Table, keys: pa.Table) -> pa.Table:
     names = keys.column_names
-    places = _frame(rows.select(names)).with_row_index(GROUP)
-    near = places.join(_frame(keys).unique(), on=names, how="semi", nulls_equal=True)[GROUP]
+    places = frame_of(rows.select(names)).with_row_index(GROUP)
+    near = places.join(frame_of(keys).unique(), on=names, how="semi", nulls_equal=True)[GROUP]
     return rows.take(pa.array(near.to_numpy()))
 
 
@@ -229,45 +226,8 @@ def _append(stage: Stage, parts: _Parts) -> Staged:
     files: list[common_pb2.DataFile] = []
     name = stage.next_name()
     for at, part in enumerate(parts):
-        placed = part.append_column(PART, pa.array(_groups(part, stage.meta))) if stage.meta.partition_columns else part
-        kind = common_pb2.FILE_KIND_UNSPECIFIED
-        files += write_parts(stage, placed, f"{name}/{at}", kind, may_inline=at == 0)  # a small part is the last one
+        files += write_rows(stage, part, f"{name}/{at}", may_inline=at == 0)  # a small part is the last one
     return Staged(files=files)
-
-
-def _keyed(stage: Stage, rows: pa.Table, *, is_base: bool) -> Staged:
-    meta = stage.meta
-    if not len(rows):
-        return Staged()
-    buckets = row_buckets([rows.column(name) for name in meta.primary_key], meta.buckets)
-    places = pa.array(buckets.astype(np.int32))
-    if meta.partition_columns:
-        groups = _groups(rows, meta)
-        places = pa.array([f"{bucket}-{group}" for bucket, group in zip(buckets.tolist(), groups, strict=True)])
-    kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
-    files = write_parts(stage, rows.append_column(PART, places), stage.next_name(), kind, may_inline=not is_base)
-    return Staged(files=files, key_sets=[] if is_base else key_sets(meta, stage.table_folder, files))
-
-
-def _groups(rows: pa.Table, meta: catalog_pb2.Table) -> list[str]:
-    """A text for each row, the same for the rows of a partition."""
-    keys = _frame(rows.select(list(meta.partition_columns)))
-    known = keys.unique(maintain_order=True).with_row_index(GROUP)
-    found = keys.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
-    return found[GROUP].cast(pl.String).to_list()
-
-
-def _check_keys(rows: pa.Table, meta: catalog_pb2.Table) -> None:
-    names = list(dict.fromkeys([*meta.partition_columns, *meta.primary_key]))
-    keys = _frame(rows.select(names))
-    twice = keys.filter(keys.is_duplicated())
-    if len(twice):
-        key = {name: twice[name][0] for name in meta.primary_key}
-        raise InputError("KEY_TWICE", f"the key {key} appears twice in the rows written to {meta.name}; give it once")
-
-
-def _with_op(rows: pa.Table, op: int) -> pa.Table:
-    return rows.append_column(pa.field(OP, pa.int8()), pa.array(np.full(len(rows), op, np.int8)))
 
 
 def _with_fixed_partition(rows: pa.Table, meta: catalog_pb2.Table, named: common_pb2.Partition) -> pa.Table:
@@ -281,9 +241,3 @@ def _with_fixed_partition(rows: pa.Table, meta: catalog_pb2.Table, named: common
         return found.append_column(one.column, value)
 
     return reduce(added, missing, rows)
-
-
-def _frame(rows: pa.Table) -> pl.DataFrame:
-    found = pl.from_arrow(rows)
-    assert isinstance(found, pl.DataFrame)
-    return found

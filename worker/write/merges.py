@@ -24,11 +24,11 @@ from worker.base.spark_types import table_schema
 from worker.base.table_view import TableView
 from worker.write import casts, merge_reads
 from worker.write.blind_writes import fitted, upserts
+from worker.write.merge_clauses import Clause, Settings, are_upserts, only_deletes_matched
 from worker.write.partition_moves import check_landing
 from worker.write.plan_reads import plan_reads, plan_reads_elsewhere
 from worker.write.row_changes import (
     Files,
-    Settings,
     as_column,
     checked_settings,
     delta,
@@ -58,25 +58,12 @@ FEW: Final = 10_000  # so many source rows go to every task, whatever Spark know
 
 
 @dataclass(frozen=True)
-class Clause:
-    """The action for rows of one kind ("matched", "not_matched", "by_source") for which the condition is true."""
-
-    when: str
-    action: str
-    settings: Settings | None
-    condition: str | None
-
-
-@dataclass(frozen=True)
 class Merge:
     """A MERGE with its clauses."""
 
     source: DataFrame
     on: str | list[str]
     clauses: tuple[Clause, ...] = ()
-
-    def with_clause(self, when: str, action: str, settings: Settings | None, condition: str | None) -> Merge:
-        return replace(self, clauses=(*self.clauses, Clause(when, action, settings, condition)))
 
 
 def plan_merge(table: TableView, merge: Merge) -> Write:
@@ -161,7 +148,7 @@ def stage_keyed(table: TableView, stage: Stage, merge: Merge, there: DataFrame, 
         except InputError:
             refuse_key_twice(meta, there)  # this would be the cause
             raise
-    if not only_deletes_matched(merge):
+    if not only_deletes_matched(merge.clauses):
         refuse_key_twice(meta, there)
     before = there_rows(meta, merge, there)
     if after is None:
@@ -203,17 +190,11 @@ def moves_rows(meta: catalog_pb2.Table, merge: Merge) -> bool:
     return False
 
 
-def only_deletes_matched(merge: Merge) -> bool:
-    """Whether every matched row is deleted: then it doesn't matter how many source rows match it."""
-    matched = [(clause.action, clause.condition) for clause in merge.clauses if clause.when == "matched"]
-    return matched == [("delete", None)]
-
-
 def there_rows(meta: catalog_pb2.Table, merge: Merge, there: DataFrame) -> DataFrame:
     """The old rows of the table that are changed."""
     origin = [name for name in (ROW_ID, FILE) if name in there.columns]
     rows = there.where(f"{TARGET} is not null").select(f"{TARGET}.*", *origin)
-    if not only_deletes_matched(merge):
+    if not only_deletes_matched(merge.clauses):
         return rows
     return rows.dropDuplicates([*meta.partition_columns, *meta.primary_key] if meta.primary_key else [ROW_ID])
 
@@ -236,9 +217,7 @@ def images_of(
 
 def is_upsert(meta: catalog_pb2.Table, merge: Merge) -> bool:
     """Whether every source row becomes the row of its key, whatever exists: then the table need not be read."""
-    asked = [(clause.when, clause.action, clause.settings, clause.condition) for clause in merge.clauses]
-    wanted = [("matched", "update", None, None), ("not_matched", "insert", None, None)]
-    if not meta.primary_key or asked not in (wanted, wanted[::-1]):
+    if not meta.primary_key or not are_upserts(merge.clauses):
         return False
     names = {name.strip().lower() for name in on_columns(meta, merge.on) or ()}
     given = {name.lower() for name in merge.source.columns}

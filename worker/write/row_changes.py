@@ -32,6 +32,7 @@ from worker.read import scan
 from worker.write import casts
 from worker.write.blind_writes import fitted, upserts
 from worker.write.frame_writes import unknown_fields
+from worker.write.merge_clauses import Settings
 from worker.write.partition_moves import check_landing, same
 from worker.write.plan_reads import plan_reads, plan_reads_elsewhere
 from worker.write.row_level import changes_all
@@ -42,7 +43,6 @@ from worker.write.staging import write_append, write_keyed
 from worker.write.transaction import Write
 
 Condition = str | Column
-Settings = Mapping[str, Any]  # SQL, a Column, or a value
 Files = Mapping[str, common_pb2.DataFile]  # by path
 
 
