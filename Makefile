@@ -92,6 +92,7 @@ docs: setup ## regenerate the documents that are made from code: references, tab
 	@$(PY) -m tools.gen_dashboards
 	@$(PY) -m tools.gen_licences
 	@$(PY) -m tools.gen_session
+	@$(PY) -m tools.gen_spark_internals
 
 .PHONY: format
 format: setup ## format the code and apply the linter's safe fixes
@@ -124,6 +125,7 @@ check: check-code ## format, lint, types, layers, generated code and documents: 
 	@$(PY) -m tools.gen_errors --check
 	@$(PY) -m tools.gen_dashboards --check
 	@$(PY) -m tools.gen_licences --check
+	@$(PY) -m tools.gen_spark_internals --check
 
 .PHONY: test-fast
 test-fast: check-code ## format, lint, types, layers and unit tests: about a minute, without Spark

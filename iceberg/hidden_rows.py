@@ -82,8 +82,9 @@ def hidden_by_keys(table: TableView, written: WrittenSchemas, files: Sequence[co
         yield from ((one, NOTHING) for one in files if one.file.kind != common_pb2.FILE_KIND_DELTA)
     if not merged:
         return
-    scanned = [ScannedFile(one.file, one.data_version, number=at) for at, one in enumerate(merged)]
-    bucket = bucket_to_merge(table, written, scanned, lambda one: one.number)
+    scanned = [ScannedFile(one.file, one.data_version) for one in merged]
+    places = {one.file.path: at for at, one in enumerate(merged)}
+    bucket = bucket_to_merge(table, written, scanned, lambda one: places[one.file.path])
     for at, positions in hidden_in(bucket):
         yield merged[at], BitMap64(positions) if len(positions) else NOTHING
 

@@ -1,7 +1,7 @@
 """What is generated from the `.proto` files is what they say, and they say something about everything."""
 
 from tests.house.tree import ROOT
-from tools import gen_api_docs, gen_cli_docs, gen_protos, gen_python_docs
+from tools import gen_api_docs, gen_cli_docs, gen_protos, gen_python_docs, gen_spark_internals
 
 
 def test_generated_code_is_fresh() -> None:
@@ -27,3 +27,9 @@ def test_the_python_reference_is_fresh() -> None:
 
 def test_every_command_and_option_says_what_it_is() -> None:
     assert gen_cli_docs.list_unexplained() == []
+
+
+def test_the_page_of_sparks_internals_is_fresh() -> None:
+    assert (ROOT / gen_spark_internals.TARGET).read_text(encoding="utf-8") == gen_spark_internals.document(), (
+        "run `make docs`"
+    )

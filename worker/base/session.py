@@ -1,11 +1,9 @@
 """The user's Spark session. Everything that the worker changes in it, or stores by it, goes through this module.
 
-    settings      changed for a write or a listing of files; restored when their last user is done
+    settings      changed for a write; restored when their last user is done
     jobs          tags, groups and progress handlers of a thread's jobs, removed when the block ends
     catalog       a lake's tables under a name in the session's SQL; not removed
-    paths         how the session spells the folders of tables; forgotten with the session
 
-In Spark Connect a listing's setting stays, because the server reads it when a job begins, at an unknown time.
 Classic Spark and Spark Connect differ in most of this.
 """
 
@@ -20,7 +18,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
@@ -30,7 +28,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, PySparkRuntimeError
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from metaservice.client import uuid7
 from worker.base.errors import InputError
@@ -43,7 +41,6 @@ GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.
 NO_CLASS: Final = "PLUGIN_CLASS_NOT_FOUND"
 VERSION_COUNTS: Final = "versionCounts"  # an option of the catalog: the version was the newest, nobody has chosen it
 
-_LOCAL: Final = re.compile(r"local(\[.*\])?\Z")
 _OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?\Z")
 
 Counts = tuple[int, int]  # of tasks: done, and known so far
@@ -438,17 +435,6 @@ def _by_handler(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
         spark.removeProgressHandler(handler)
 
 
-# -- paths -------------------------------------------------------------------------------------------------------------
-
-
-_prefixes: weakref.WeakKeyDictionary[SparkSession, dict[str, str]] = weakref.WeakKeyDictionary()
-
-
-def path_prefixes(spark: SparkSession) -> dict[str, str]:
-    """The prefixes that the session puts before paths of files, by table folder; filled by the first caller."""
-    return _prefixes.setdefault(spark, {})
-
-
 # -- what a session tells ----------------------------------------------------------------------------------------------
 
 
@@ -468,26 +454,3 @@ def find_zone(name: str) -> tzinfo | None:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
-
-
-def parquet_at_once(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame | None:
-    """A scan whose paths go to the JVM in one call instead of one call each; None if that is not possible."""
-    session: Any = getattr(reader, "_spark", None)
-    jvm = getattr(session, "_jvm", None) if hasattr(reader, "_jreader") else None
-    if jvm is None or any("\n" in path for path in paths):
-        return None
-    listed = jvm.java.util.regex.Pattern.compile("\n").split("\n".join(paths))
-    return reader._df(reader._jreader.parquet(listed))
-
-
-def listed_bytes(scan: DataFrame) -> int | None:
-    """The total size of a scan's files as Spark found them; None if it is not reported."""
-    frame: Any = getattr(scan, "_jdf", None)
-    return None if frame is None else int(frame.queryExecution().analyzed().stats().sizeInBytes())
-
-
-def own_cores(spark: SparkSession) -> int:
-    """The number of tasks that the driver itself runs at once; 0 if executors run them, or if it is unknown."""
-    if not is_classic(spark) or not _LOCAL.match(spark.sparkContext.master or ""):
-        return 0
-    return spark.sparkContext.defaultParallelism

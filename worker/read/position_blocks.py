@@ -5,7 +5,6 @@ words[position >> 6 & 7], bit position & 63
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,16 +49,6 @@ def blocks_of(positions: Positions, file: int = 0) -> Blocks:
 def _is_new(sorted_numbers: Positions) -> Flags:
     """Whether each differs from the one before."""
     return np.concatenate([np.ones(min(len(sorted_numbers), 1), bool), sorted_numbers[1:] != sorted_numbers[:-1]])
-
-
-def together(parts: Iterable[Blocks]) -> Blocks:
-    listed = list(parts)
-    none = np.empty(0, np.int64)
-    return Blocks(
-        np.concatenate([none, *(one.files for one in listed)]),
-        np.concatenate([none, *(one.numbers for one in listed)]),
-        np.concatenate([none.reshape(0, BLOCK_WORDS), *(one.words for one in listed)]),
-    )
 
 
 def has_bits(blocks: Blocks, positions: Positions) -> Flags:

@@ -121,8 +121,8 @@ BUGS: Final = (
     ),
     Bug(
         "conditions on floats are pushed down into Parquet files",
-        "worker/read/float_conditions.py",
-        (("return rows.withColumns(columns) if columns else rows", "return rows"),),
+        CATALOG + "read/Shapes.java",
+        (("return !(type instanceof FloatType || type instanceof DoubleType);", "return true;"),),
         own_tests=("tests/spark/test_pruning.py", "-k", "no_match and not any"),
     ),
     Bug(
@@ -133,8 +133,8 @@ BUGS: Final = (
     ),
     Bug(
         "a field's name in older files ends at a dot inside its backticks",
-        "worker/read/file_layouts.py",
-        (("split_path(paths[field_id])[-1]", 'paths[field_id].rpartition(".")[2]'),),
+        CATALOG + "WireTypes.java",
+        (("    return unquoted(last);", "    return path.substring(path.lastIndexOf('.') + 1);"),),
         own_tests=("tests/spark/test_sql_reads.py", "-k", "fields_of_structs"),
     ),
     Bug(
