@@ -144,7 +144,7 @@ with laketx.connect("./warehouse") as lake:
 """
     assert "30.0" in play(python, folder, "\n".join([before, *blocks("docs/arrow.md")]))
     known = ("--folder", "warehouse")
-    assert "12.5" in laketx(python, folder, *known, "head", "shop.orders", "--columns", "id,amount")
+    assert "26.0" in laketx(python, folder, *known, "head", "shop.orders", "--columns", "id,amount")
     laketx(python, folder, *known, "export", "shop.orders", "--to", "orders.csv")
     assert "6 rows" in laketx(python, folder, *known, "load", "shop.orders", "orders.csv")
     said = refusal(python, folder, "-m", "metaservice.cli", *known, "import", "iceberg", "http://127.0.0.1:1", "shop.x")
