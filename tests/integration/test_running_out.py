@@ -82,7 +82,7 @@ def test_without_memory_for_threads_calls_are_refused_and_answered(tmp_path: Pat
 
 
 def test_a_thread_that_is_lost_ends_the_process_with_its_code(tmp_path: Path) -> None:
-    program = "from metaservice import own_process; import threading; own_process.end_on_lost_thread()\n"
+    program = "from metaservice.server import process; import threading; process.end_on_lost_thread()\n"
     program += "threading.Thread(target=lambda: 1 / 0).start(); threading.Event().wait()"
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=TIMEOUT_S, check=False)
     assert ended.returncode == EXIT_BROKEN

@@ -174,7 +174,7 @@ def test_the_environment_switches_it_on(environment: dict[str, str], wanted: set
 def test_nothing_is_imported_where_it_is_off() -> None:
     probe = (
         "import sys, metaservice.server.wiring, metaservice.client\n"
-        "from metaservice import telemetry\n"
+        "from metaservice.shared import telemetry\n"
         "print(telemetry.tracer(), [each for each in sys.modules if each.startswith('opentelemetry')])\n"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
