@@ -35,7 +35,7 @@ def test_every_package_has_hashes_and_no_address(lock: Lock) -> None:
     assert "://" not in text
 
 
-@pytest.mark.parametrize(("lock", "extra"), [(SERVICE, "arrow"), (WORKER, "spark")], ids=["service", "worker"])
+@pytest.mark.parametrize(("lock", "extra"), [(SERVICE, "arrow"), (WORKER, "pyspark")], ids=["service", "worker"])
 def test_nothing_is_left_out(lock: Lock, extra: str) -> None:
     assert needed("laketx", extra) - {canonicalize_name(name) for name in versions(lock)} == set(), "run `make lock`"
 

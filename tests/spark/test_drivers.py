@@ -300,7 +300,7 @@ def test_a_driver_killed_anywhere_leaves_whole_versions(
     }
     made = "CREATE TABLE {{lake}}.killed.made AS SELECT * FROM {{rows}}"
     jobs: dict[str, Job] = {
-        "upsert": {"do": "insert", "rows": [[2, 100, "a"], [50, 5, "b"]]},
+        "upsert": {"do": "merge", "rows": [[2, 100, "a"], [50, 5, "b"]]},
         "delete": {"do": "delete", "day": "a", "rest": 0},
         "done": {"do": "move", "from": "a", "to": "b", "rest": 0},
     }
@@ -324,7 +324,7 @@ def test_a_driver_killed_anywhere_leaves_whole_versions(
     for name, statement in (("task", ""), ("sql", INSERT), ("sql", made)):
         stick(name, statement)
     open_ids = {one.txn_id for one in open_transactions(lake)}
-    assert len(open_ids) in (5, 6)  # the INSERT begins with its commit, or after ten seconds
+    assert len(open_ids) in (4, 5, 6)  # an INSERT begins with its commit, or after ten seconds
     hidden = lake.client.get_transaction(next(iter(open_ids - known_by(lake, tables.values())))).tables[0].table_id
     assert pinned(lake, tables["read"], by="driver")
     driver.kill()

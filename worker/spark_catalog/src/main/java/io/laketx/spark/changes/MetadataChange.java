@@ -48,7 +48,7 @@ final class MetadataChange {
             && before.getPrimaryKeyList().equals(after.getPrimaryKeyList())
             && before.getBuckets() == after.getBuckets();
     if (!isLaidOutAlike) found.add("the key, the partitions or the buckets");
-    if (!before.getProfile().equals(after.getProfile())) found.add("the profile");
+    if (!Objects.equals(before.getProfile(), after.getProfile())) found.add("the profile");
     if (!before.getFeaturesList().equals(after.getFeaturesList())) found.add("the features");
     TreeSet<String> names = new TreeSet<>(before.getPropertiesMap().keySet());
     names.addAll(after.getPropertiesMap().keySet());
