@@ -130,18 +130,3 @@ def test_every_way_to_write_gives_them(
     check_readers(table, list(range(14)))
     check(lambda: table.overwrite(rows(spark, 3, 5)))
     check_readers(table, [3, 4])
-
-
-def test_clustering_gives_them_to_files_without(
-    lake: Lake, spark: SparkSession, new_name: Names, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session without the jar writes files that DuckDB reads wrongly."""
-    table = make(lake, new_name(), keyed=False)
-    with monkeypatch.context() as without:
-        without.setattr("worker.write.staging.has_jar", lambda _: False)
-        table.insert(rows(spark, 0, 4))
-    with pytest.raises(AssertionError):
-        check_ids(table)
-    table.compact("cluster", sort_by=["id"])
-    check_ids(table)
-    check_readers(table, [0, 1, 2, 3])
