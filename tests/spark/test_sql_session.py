@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,7 @@ def test_a_folder_that_nobody_here_can_serve(spark: SparkSession, tmp_path: Path
 
 def test_a_session_without_the_jar(lab: LabLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "CATALOG_CLASS", "io.laketx.NotThere")
+    monkeypatch.setattr(sessions, "_with_jar", weakref.WeakKeyDictionary())  # what is known of the session
     with pytest.raises(InputError, match="JAR_MISSING: the Spark session was started without the jar"):
         lab.as_catalog("jarless")
     assert lab.spark.conf.get("spark.sql.catalog.jarless", None) is None
