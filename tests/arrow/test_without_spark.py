@@ -41,7 +41,6 @@ with laketx.connect("lake") as lake:
         (table.read, "to_arrow, to_pandas and to_polars"),
         (lambda: table.changes(since=0), "to_arrow(since="),
         (lambda: table.cursor("c").changes(), "cursor.to_arrow("),
-        (lambda: table.insert(pa.table({"id": [1]})), "append, upsert"),
         (lambda: table.update({"v": "upper(v)"}), "append, upsert"),
         (lambda: table.delete("id + 1 = 2"), "a plain condition"),
         (merge.when_matched_update({"v": "upper(target.v)"}).execute, "the function `upper` needs Spark"),
