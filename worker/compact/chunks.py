@@ -280,7 +280,7 @@ class _Append(_Work):
             for rows in self.batches(file, self.stored, self.settings.memory_bytes):
                 if self.settings.verify:
                     self.input += self.shown(rows, hidden)
-                self.output.write(without_ids(rows, hidden).select(self.stored.names))
+                self.output.write(without_ids(rows, hidden).select(map(named, self.stored.names)))
 
     def shown(self, rows: pl.DataFrame, hidden: BitMap64) -> Digest:
         """The rows that a reader of the inputs sees, by the reader's own blocks of hidden rows."""
