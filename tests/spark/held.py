@@ -25,6 +25,8 @@ class Held:
         spark.udf.register(name, wait, "bigint")
 
     def run(self, statement: Callable[[], Any], meanwhile: Callable[[], Any]) -> Exception | None:
+        self.begun.unlink(missing_ok=True)
+        self.go.unlink(missing_ok=True)
         failed: list[Exception] = []
 
         def work() -> None:

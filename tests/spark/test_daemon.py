@@ -92,14 +92,14 @@ class Asked:
 
 def children() -> list[Path]:
     """Folders of this process's children in /proc."""
-    listed = [task.joinpath("children").read_text() for task in Path("/proc/self/task").iterdir()]
+    listed = [read(task / "children").decode() for task in Path("/proc/self/task").iterdir()]
     return [Path("/proc", number) for one in listed for number in one.split()]
 
 
 def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # it ended
+    except OSError:  # the process or thread ended
         return b""
 
 

@@ -92,7 +92,7 @@ def _literal(text: str) -> str:
 def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -> Commit:
     """Runs the statement as one transaction.
 
-    It is planned again where the columns that it was planned for have changed before it began.
+    Where the columns changed while it ran, it is planned and run again, unless the caller wants the bare outcome.
     """
     with spans.write() as span:
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -101,7 +101,7 @@ def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -
             try:
                 done = _commit(write, _run(write, _options_of(options)))
             except MetaServiceError as error:
-                if error.reason not in PLANNED_AGAIN or attempt == ATTEMPTS_MAX:
+                if error.reason not in PLANNED_AGAIN or options.on_conflict == "fail" or attempt == ATTEMPTS_MAX:
                     raise
                 why = f"{PLANNED_AGAIN[error.reason]}; the write is planned again"
                 tell(why, table=write.meta.name, version=write.meta.head_version)
