@@ -20,32 +20,17 @@ LakeTXError
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
 import grpc
 
+from metaservice.shared.error_kinds import ErrorKind as ErrorKind
 from protos.laketx.v1 import common_pb2
 
 if TYPE_CHECKING:
     from google.rpc import status_pb2
 
 DOMAIN: Final = "laketx"
-
-
-class ErrorKind(Enum):
-    """The caller's next step."""
-
-    INVALID = "fix the request"
-    NOT_FOUND = "stop asking for it"
-    ALREADY_EXISTS = "pick another name"
-    BLOCKED = "change something first"
-    GONE = "ask for a newer version"
-    STALE = "begin again"
-    EXHAUSTED = "slow down"
-    DENIED = "get rights"
-    UNAVAILABLE = "send the same again"
-    CORRUPT = "call a human"
 
 
 class LakeTXError(Exception):

@@ -11,7 +11,7 @@ from metaservice.client.watching import Stream, watch
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import common_pb2, read_pb2, read_pb2_grpc
 
-PATHS_MAX: Final = 3_500  # of one request: the longest fit into a message
+PATHS_MAX: Final = common_pb2.LIMIT_INLINED_PATHS  # of one request: the longest fit into a message
 
 
 class ReadCalls(Caller):

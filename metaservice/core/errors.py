@@ -5,24 +5,8 @@ An error has a kind, a stable reason and facts as fields; the sentence is for pe
 
 from __future__ import annotations
 
-from enum import Enum
-
 from metaservice.core.sentences import SENTENCES
-
-
-class ErrorKind(Enum):
-    """The caller's next step."""
-
-    INVALID = "fix the request"
-    NOT_FOUND = "stop asking for it"
-    ALREADY_EXISTS = "pick another name"
-    BLOCKED = "change something first"
-    GONE = "ask for a newer version"
-    STALE = "begin again"
-    EXHAUSTED = "slow down"
-    DENIED = "get rights"
-    UNAVAILABLE = "send the same again"
-    CORRUPT = "call a human"
+from metaservice.shared.error_kinds import ErrorKind as ErrorKind
 
 
 class MetaError(Exception):

@@ -50,6 +50,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "CUSTOM_NOT_ALLOWED": "CUSTOM changes need a delta_… profile: use another operation",
     "DECIMAL_INVALID": "a decimal has 1 to 38 digits, and at most that many after the point",
     "DEFAULT_NESTED": "only columns have defaults: write the whole value",
+    "DEFINITION_CHANGED": "the table was altered or renamed since it was looked at: load the table, and begin again",
     "DELETE_SET_COUNT": "the number of ids in the delete set differs from the declared number: write it again",
     "DELETE_SET_EMPTY": "the delete set hides no row: leave it out",
     "DELETE_SET_NOT_ALLOWED": "this operation takes no delete set: use DELETE, UPDATE or MERGE",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
+import grpc
 import pytest
 
 from metaservice.client import (
@@ -31,7 +32,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 from tests.fixtures.make_data import FIXTURES
 from tests.integration.order_tables import column, fresh, ids, live, orders, raises
-from tests.integration.service import Service, Stubs, data_file, service
+from tests.integration.service import Service, Stubs, data_file, reason_of, service
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +198,59 @@ def test_a_change_of_columns_meets_who_began_before_it(client: MetaClient) -> No
     insert.schema_version = 1
     with raises(StaleError, "SCHEMA_VERSION_MISMATCH"):
         client.begin([insert])
+
+
+def test_a_table_as_of_a_version_a_time_and_a_tag_in_one_call(client: MetaClient, stubs: Stubs) -> None:
+    table = client.create_table(orders(fresh()))
+    append(client, table.table_id)
+    client.create_tag(table.table_id, "before", version=1)
+    (at,) = (one.commit_time_us for one in client.list_versions(table.table_id) if one.version == 1)
+    client.alter_columns(table.table_id, add_column("x", "int"))
+    for request in (
+        catalog_pb2.GetTableRequest(name=table.name, version=1),
+        catalog_pb2.GetTableRequest(name=table.name, time_us=at),
+        catalog_pb2.GetTableRequest(table_id=table.table_id, tag="before"),
+    ):
+        answer = stubs.catalog.GetTable(request)
+        assert (answer.version, answer.table.schema_version, answer.table.head_version) == (1, 1, 2)
+    assert not stubs.catalog.GetTable(catalog_pb2.GetTableRequest(name=table.name)).HasField("version")
+    for request, reason in (
+        (catalog_pb2.GetTableRequest(name=table.name, tag="none"), "TAG_UNKNOWN"),
+        (catalog_pb2.GetTableRequest(name=table.name, time_us=1), "VERSION_RETIRED"),
+        (catalog_pb2.GetTableRequest(name=table.name, version=3), "VERSION_IN_FUTURE"),
+        (catalog_pb2.GetTableRequest(name=table.name, version=1, tag="before"), "VERSION_TWICE"),
+    ):
+        with pytest.raises(grpc.RpcError) as refused:
+            stubs.catalog.GetTable(request)
+        assert reason_of(refused.value) == reason
+
+
+def test_a_begin_names_the_definition_that_it_knows(client: MetaClient) -> None:
+    """What rows come and go makes no other definition; any change of it does, and the name is a part of it."""
+    table = client.create_table(orders(fresh()))
+    insert = wire.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_INSERT)
+    insert.definition = table.definition
+    append(client, table.table_id)
+    known = client.begin([insert]).txn_id
+    change = common_pb2.Change(table_id=table.table_id, files=[data_file(known)])
+    assert client.commit(known, [change]).WhichOneof("outcome") == "committed"
+    seen = {table.definition}
+    for alteration in (
+        common_pb2.Alteration(schema_changes=[comment_column("id", "a number")]),
+        common_pb2.Alteration(schema_changes=[add_column("x", "int")]),
+        common_pb2.Alteration(set_properties={"user.team": "sales"}),
+        common_pb2.Alteration(comment="orders"),
+        common_pb2.Alteration(profile="row_level"),
+        common_pb2.Alteration(name=fresh()),
+    ):
+        altered = client.alter_table(table.table_id, alteration).table
+        assert altered.definition not in seen
+        assert client.get_table(altered.name).definition == altered.definition
+        seen.add(altered.definition)
+        with raises(StaleError, "DEFINITION_CHANGED"):
+            client.begin([insert])
+        insert.definition = altered.definition
+        client.begin([insert]).abort("only a look")
 
 
 def test_of_two_changes_of_columns_the_later_loses(client: MetaClient) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from metaservice.client import KEY_SCOPE, Credentials, KeyScope, MetaClient, NotFoundError
 from metaservice.client.credentials import is_address, with_scheme
 from metaservice.client.folder_service import looks_like_address, open_folder
-from protos.laketx.v1 import catalog_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.api.foreign_calls import OF_LAKES, KnowsForeignCalls, by_name
 from worker.api.multi_table import MultiTableTransaction
 from worker.api.schemas import Schema
@@ -47,7 +47,7 @@ else:
     file_imports = LazyModule("worker.write.file_imports")
 
 CLIENT_NAME: Final = "laketx-worker"
-BUCKETS: Final = 8
+BUCKETS: Final = int(common_pb2.LIMIT_BUCKETS_UNNAMED)
 
 
 class Lake(KnowsForeignCalls, Connection):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from protos.laketx.v1 import common_pb2
 from worker.base.values import EPOCH, MICROSECOND
 
-TEXT_CHARS_MAX: Final = 1_000
+TEXT_CHARS_MAX: Final = common_pb2.LIMIT_CONDITION_TEXT_CHARS
 _EPOCH_DAY: Final = EPOCH.date()
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+)

@@ -22,8 +22,8 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.condition_forms import Forms, Token, all_of, tokens_of
 from worker.base.session import session_zone
 
-NODES_MAX: Final = 5_000
-DEPTH_MAX: Final = 30
+NODES_MAX: Final = common_pb2.LIMIT_CONDITION_NODES
+DEPTH_MAX: Final = common_pb2.LIMIT_CONDITION_DEPTH
 
 _STRUCTURE: Final = frozenset(
     ("and", "or", "not", "between", "in", "is", "null", "like", "case", "end", "true", "false")

@@ -13,9 +13,9 @@ from protos.laketx.v1 import common_pb2
 from worker.base.storage import make_folder, storage
 from worker.base.values import PartitionKey, partition_key
 
-INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
-TOUCHES_BYTES_MAX: Final = 1 << 20  # beyond it is not said which files a delete set touches: the service takes 2 MiB
-RANGES_MAX: Final = 1_024
+INLINE_BYTES_MAX: Final = common_pb2.LIMIT_DELETE_SET_BYTES  # a larger delete set is kept in a file
+TOUCHES_BYTES_MAX: Final = common_pb2.LIMIT_TOUCHES_BYTES  # the service takes 2 MiB
+RANGES_MAX: Final = int(common_pb2.LIMIT_ROW_RANGES)
 
 
 def named(touches: set[str]) -> list[str]:

@@ -21,8 +21,8 @@ from typing import Final
 from metaservice.client import ErrorKind, LakeTXError, MetaClient, MetaServiceError, uuid7
 from protos.laketx.v1 import common_pb2, read_pb2
 
-VERSIONS_PER_PIN: Final = 64
-PINS_MAX: Final = 1_000
+VERSIONS_PER_PIN: Final = common_pb2.LIMIT_PIN_VERSIONS
+PINS_MAX: Final = common_pb2.LIMIT_PINS
 RENEWALS_PER_LEASE: Final = 3
 RELEASED_MAX: Final = 100  # that wait for their end
 

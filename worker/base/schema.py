@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from metaservice.shared.column_types import quoted as quoted_if_odd
-from protos.laketx.v1 import catalog_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 
 OP: Final = "_op"  # in delta files: UPSERT or TOMBSTONE
-UPSERT, TOMBSTONE = 0, 1
+UPSERT: Final = int(common_pb2.ROW_OP_UPSERT)
+TOMBSTONE: Final = int(common_pb2.ROW_OP_TOMBSTONE)
 ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
 FILE: Final = "_file"  # in reads with origin
 FILE_IDS: Final = {ROW_ID: 2_147_483_540, OP: 2_147_483_400}  # their Parquet field ids; the first is Iceberg's for it

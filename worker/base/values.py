@@ -18,7 +18,7 @@ INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 FLOATS: Final = frozenset({"float", "double"})
 TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 EXACT: Final = Context(prec=38)  # the usual one rounds to 28 digits
-TEXT_CHARS_MAX: Final = 64  # longer ones are cut in statistics
+TEXT_CHARS_MAX: Final = common_pb2.LIMIT_STATISTICS_CHARS  # longer ones are cut in statistics
 
 PartitionKey = tuple[tuple[str, bytes], ...]
 

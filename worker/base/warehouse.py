@@ -24,14 +24,14 @@ import pyarrow as pa
 from pyarrow import fs
 
 from metaservice.client import DeniedError, MetaClient, MetaServiceError
-from protos.laketx.v1 import maintenance_pb2
+from protos.laketx.v1 import common_pb2, maintenance_pb2
 from worker.base.errors import InputError
 from worker.base.storage import is_local, make_folder, storage
 
 FOLDER: Final = "_laketx"
 NAME: Final = "warehouse.json"
 MARK_BYTES_MAX: Final = 10_000
-TABLES_LOOKED_AT: Final = 20
+TABLES_LOOKED_AT: Final = common_pb2.LIMIT_TABLES_LOOKED_AT
 ADOPT: Final = "`laketx warehouse adopt --warehouse PATH`"
 OLD_SERVICE: Final = "RPC_UNIMPLEMENTED"
 

@@ -12,7 +12,7 @@ from worker.base.pins import PinnedVersion
 from worker.base.table_view import TableView
 from worker.base.values import partition_key
 
-PARTITIONS_MAX: Final = 1_000  # named in a plan
+PARTITIONS_MAX: Final = common_pb2.LIMIT_PARTITIONS_NAMED  # named in a plan
 
 
 def entries_of(

@@ -35,7 +35,7 @@ from worker.write.python_rows import of_dicts
 from worker.write.stages import Stage, Staged
 from worker.write.transaction import Write
 
-PARTITIONS_MAX: Final = 1_000  # where rows land; with more of them the whole table is looked at
+PARTITIONS_MAX: Final = common_pb2.LIMIT_PARTITIONS_NAMED  # where rows land; else all
 TRUE: Final = common_pb2.Predicate(literal=True)
 EVERYTHING: Final = common_pb2.Read(predicate=TRUE)
 

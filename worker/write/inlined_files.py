@@ -18,12 +18,12 @@ from worker.write.stages import Stage
 
 ROWS: Final = "write.inline.rows"
 BYTES: Final = "write.inline.bytes"
-DEFAULTS: Final = {ROWS: 1_000, BYTES: 256 << 10}
+DEFAULTS: Final = {ROWS: common_pb2.LIMIT_INLINE_ROWS, BYTES: common_pb2.LIMIT_INLINE_BYTES}
 KINDS: Final[Mapping[common_pb2.FileKind.ValueType, common_pb2.FileKind.ValueType]] = {
     common_pb2.FILE_KIND_UNSPECIFIED: common_pb2.FILE_KIND_INLINED,
     common_pb2.FILE_KIND_DELTA: common_pb2.FILE_KIND_INLINED_DELTA,
 }
-CONTENT_BYTES_MAX: Final = 1 << 20  # of a commit: each part of it names all columns
+CONTENT_BYTES_MAX: Final = common_pb2.LIMIT_INLINE_COMMIT_BYTES  # of a commit: each part of it names all columns
 
 
 def are_few(meta: catalog_pb2.Table, rows: pa.Table) -> bool:

@@ -21,7 +21,7 @@ from worker.base.write_rules import write_rules
 from worker.read import scan
 from worker.write.stages import Stage
 
-PARTITIONS_MAX: Final = 1_000  # where rows land; with more of them the whole table is looked at
+PARTITIONS_MAX: Final = common_pb2.LIMIT_PARTITIONS_NAMED  # where rows land; else all
 EVERYTHING: Final = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
 
 

@@ -19,7 +19,7 @@ from worker.base.write_rules import write_rules
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-KEYS_MAX: Final = 10_000  # more are judged by bucket
+KEYS_MAX: Final = common_pb2.LIMIT_KEYS_NAMED  # more are judged by bucket
 _SUBQUERY = re.compile(r"\b(select|exists|scalar\w*|\w*subquery)\b", re.IGNORECASE)
 
 

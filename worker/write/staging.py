@@ -33,7 +33,9 @@ from worker.write.stages import Stage, Staged
 
 SPARK_CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
 AT: Final = "_laketx_at"
-TASKS_LEAST: Final = 64  # so many buckets are a task each, however few partitions the session shuffles to
+TASKS_LEAST: Final = (
+    common_pb2.LIMIT_BUCKETS_A_TASK
+)  # so many buckets are a task each, however few partitions the session shuffles to
 MICROSECONDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 WRITE_SETTINGS: Final = MICROSECONDS | {
     "spark.sql.parquet.fieldId.write.enabled": "true",

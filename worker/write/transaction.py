@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 else:
     spark_work = LazyModule("worker.write.spark_work")
 
-ATTEMPTS_MAX: Final = 8
+ATTEMPTS_MAX: Final = int(common_pb2.LIMIT_ATTEMPTS)
 BACKOFF: Final = Backoff(base_s=0.1, longest_s=5.0)
-APP_ID_CHARS_MAX: Final = 256
+APP_ID_CHARS_MAX: Final = common_pb2.LIMIT_APP_ID_CHARS
 NOT_ADOPTED: Final = ("METADATA_CHANGED", "NOT_ADOPTABLE", "PURGE_HAS_BEGUN")  # the files fit no more, or are gone
 PLANNED_AGAIN: Final[Mapping[str, str]] = {
     "SCHEMA_VERSION_MISMATCH": "the columns changed",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from hashlib import blake2b
+from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -12,6 +14,8 @@ from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import check_alterable, check_property_name
 from metaservice.core.table.schema import Column, Schema, evolve
 from metaservice.core.table.schema_changes import Comment, Default, SchemaChange
+
+FINGERPRINT_BYTES: Final = 16
 
 
 class Profile(StrEnum):
@@ -86,6 +90,7 @@ class TableMeta:
     digest: str = ""
     last_column_id: int = 0
     has_defaults: bool = field(init=False, default=False, compare=False)
+    _fingerprint: str = field(init=False, default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "has_defaults", any(column.default_sql for column in self.columns))
@@ -93,6 +98,27 @@ class TableMeta:
     @property
     def keyed(self) -> bool:
         return bool(self.primary_key)
+
+    @property
+    def fingerprint(self) -> str:
+        """Stands for this definition under this name: another one has another."""
+        if not self._fingerprint:
+            parts = (
+                self.table_id,
+                self.name,
+                self.partitioning.columns,
+                self.primary_key,
+                self.buckets,
+                self.profile.value,
+                self.schema_version,
+                sorted(self.properties.items()),
+                sorted(self.features),
+                self.comment,
+                self.columns,
+            )
+            found = blake2b(repr(parts).encode(), digest_size=FINGERPRINT_BYTES).hexdigest()
+            object.__setattr__(self, "_fingerprint", found)
+        return self._fingerprint
 
     @property
     def schema(self) -> Schema:

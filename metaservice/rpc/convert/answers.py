@@ -224,6 +224,7 @@ def table(view: TableView, meta: TableMeta | None = None, *, has_imports: bool =
         create_time_us=meta.create_time_us,
         has_imports=has_imports,
         rules=write_rules(meta),
+        definition=meta.fingerprint,
     )
 
 

@@ -17,7 +17,7 @@ from metaservice.rpc.convert.wire_schema import schema_changes
 from metaservice.service.commit.requests import Append, Begin, Counts, Intent
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
-APP_ID_CHARS_MAX: Final = 256
+APP_ID_CHARS_MAX: Final = common_pb2.LIMIT_APP_ID_CHARS
 NO_REPLACEMENTS: Mapping[str, TableMeta] = {}
 
 
@@ -37,6 +37,7 @@ def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, 
                 wire.version(one.schema_version, "schema_version"),
                 wire.version(one.read_version, "read_version") if one.HasField("read_version") else None,
                 wire.reads(one.reads, meta),
+                one.definition,
             )
         )
     if len(intents) > 1 and len({intent.table_id for intent in intents}) != len(intents):

@@ -289,6 +289,10 @@ class Servicer:
     def _ask(self, job: Callable[[], T]) -> T:
         return self._calls.decider.call(job)
 
+    def _tagged_version(self, table_id: str, name: str) -> int:
+        name = wire.mark_name(name)
+        return self._ask(lambda: self._calls.marks.tagged_version(table_id, name))
+
 
 def _append_answer(results: Sequence[Txn | MetaError]) -> transaction_pb2.AppendResponse:
     (result,) = results

@@ -57,16 +57,24 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
             raise invalid("TABLE_NOT_NAMED", "give either a table name or a table id")
         table_id = wire.table_id(request.table_id) if request.table_id else ""
         table = self._calls.reads.get_table(name=request.name, table_id=table_id)
-        by_schema, by_version = request.HasField("schema_version"), request.HasField("version")
-        if by_schema and by_version:
-            raise invalid("VERSION_TWICE", "give either a schema version or an ID version")
-        meta = None
-        if by_schema:
+        asked = [one for one in ("schema_version", "version", "time_us", "tag") if request.HasField(one)]
+        if len(asked) > 1:
+            raise invalid("VERSION_TWICE", "give a schema version, an ID version, a time or a tag: one of them")
+        if asked == ["schema_version"]:
             meta = self._calls.catalog.tables.at_schema_version(table, request.schema_version)
-        elif by_version:
-            version = self._calls.reads.check_version(table, request.version)
-            meta = self._calls.reads.meta_at(table, version)
-        return pb.GetTableResponse(table=answers.table(table, meta))
+            return pb.GetTableResponse(table=answers.table(table, meta))
+        if not asked:
+            return pb.GetTableResponse(table=answers.table(table))
+        version = self._version_at(table, request)
+        meta = self._calls.reads.meta_at(table, version)
+        return pb.GetTableResponse(table=answers.table(table, meta), version=version)
+
+    def _version_at(self, table: TableView, request: pb.GetTableRequest) -> int:
+        reads = self._calls.reads
+        if request.HasField("time_us"):
+            return self._ask(lambda: reads.resolve_time(table, request.time_us)).version
+        tagged = self._tagged_version(table.meta.table_id, request.tag) if request.HasField("tag") else request.version
+        return reads.check_version(table, tagged)
 
     def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
         size, namespace = page_size(request.page_size), request.namespace

@@ -16,10 +16,6 @@ from protos.laketx.v1 import read_pb2 as pb
 class MarkMethods(Servicer):
     """Tags and cursors."""
 
-    def _tagged_version(self, table_id: str, name: str) -> int:
-        name = wire.mark_name(name)
-        return self._ask(lambda: self._calls.marks.tagged_version(table_id, name))
-
     def CreateTag(self, request: pb.CreateTagRequest, context: Context) -> pb.CreateTagResponse:
         wanted = mark_request(request, comment=wire.text(request.comment, "comment"))
         return pb.CreateTagResponse(

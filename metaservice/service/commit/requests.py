@@ -25,6 +25,7 @@ class Intent:
     schema_version: int = 0
     read_version: int | None = None
     reads: tuple[Read, ...] = ()
+    definition: str = ""
 
 
 @dataclass(slots=True)

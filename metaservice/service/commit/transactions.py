@@ -135,6 +135,8 @@ class Transactions:
         current = meta.schema_version
         if intent.schema_version not in (0, current):
             raise MetaError(ErrorKind.STALE, "SCHEMA_VERSION_MISMATCH", asked=intent.schema_version, current=current)
+        if intent.definition and intent.definition != meta.fingerprint:
+            raise MetaError(ErrorKind.STALE, "DEFINITION_CHANGED", table=meta.name)
         if intent.reads:
             check_cost(table, intent.reads, read)
         return TxnTable(intent.table_id, intent.operation, read, current, intent.reads)

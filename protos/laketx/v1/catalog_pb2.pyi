@@ -168,6 +168,7 @@ class Table(_message.Message):
     UNDROP_UNTIL_US_FIELD_NUMBER: _builtins.int
     HAS_IMPORTS_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
+    DEFINITION_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Set by the server."""
     name: _builtins.str
@@ -192,6 +193,10 @@ class Table(_message.Message):
     """Set by the server for a dropped table: the time until which it can be undropped."""
     has_imports: _builtins.bool
     """Set by the server in ListTables, if asked for: files of the table are external."""
+    definition: _builtins.str
+    """Set by the server: stands for this definition under this name, see TableIntent. Empty: a service of the release
+    before.
+    """
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
         """Columns."""
@@ -237,10 +242,11 @@ class Table(_message.Message):
         undrop_until_us: _builtins.int | None = ...,
         has_imports: _builtins.bool = ...,
         rules: Global___WriteRules | None = ...,
+        definition: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "drop_time_us", b"drop_time_us", "rules", b"rules", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "drop_time_us", b"drop_time_us", "features", b"features", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "definition", b"definition", "drop_time_us", b"drop_time_us", "features", b"features", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drop_time_us: _TypeAlias = _typing.Literal["drop_time_us"]  # noqa: Y015
     _WhichOneofArgType__drop_time_us: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us"]  # noqa: Y015
@@ -375,6 +381,8 @@ class GetTableRequest(_message.Message):
     TABLE_ID_FIELD_NUMBER: _builtins.int
     SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    TIME_US_FIELD_NUMBER: _builtins.int
+    TAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name; or"""
     table_id: _builtins.str
@@ -382,7 +390,11 @@ class GetTableRequest(_message.Message):
     schema_version: _builtins.int
     """Return its metadata as of a schema version; or"""
     version: _builtins.int
-    """as of an ID version; neither: the newest."""
+    """as of an ID version; or"""
+    time_us: _builtins.int
+    """as of a time, as ResolveVersion reads it; or"""
+    tag: _builtins.str
+    """as of a tag; nothing of all this: the newest."""
     def __init__(
         self,
         *,
@@ -390,17 +402,27 @@ class GetTableRequest(_message.Message):
         table_id: _builtins.str = ...,
         schema_version: _builtins.int | None = ...,
         version: _builtins.int | None = ...,
+        time_us: _builtins.int | None = ...,
+        tag: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_schema_version", b"_schema_version", "_version", b"_version", "schema_version", b"schema_version", "version", b"version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_schema_version", b"_schema_version", "_tag", b"_tag", "_time_us", b"_time_us", "_version", b"_version", "schema_version", b"schema_version", "tag", b"tag", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_schema_version", b"_schema_version", "_version", b"_version", "name", b"name", "schema_version", b"schema_version", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_schema_version", b"_schema_version", "_tag", b"_tag", "_time_us", b"_time_us", "_version", b"_version", "name", b"name", "schema_version", b"schema_version", "table_id", b"table_id", "tag", b"tag", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__schema_version: _TypeAlias = _typing.Literal["schema_version"]  # noqa: Y015
     _WhichOneofArgType__schema_version: _TypeAlias = _typing.Literal["_schema_version", b"_schema_version"]  # noqa: Y015
+    _WhichOneofReturnType__tag: _TypeAlias = _typing.Literal["tag"]  # noqa: Y015
+    _WhichOneofArgType__tag: _TypeAlias = _typing.Literal["_tag", b"_tag"]  # noqa: Y015
+    _WhichOneofReturnType__time_us: _TypeAlias = _typing.Literal["time_us"]  # noqa: Y015
+    _WhichOneofArgType__time_us: _TypeAlias = _typing.Literal["_time_us", b"_time_us"]  # noqa: Y015
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__schema_version) -> _WhichOneofReturnType__schema_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tag) -> _WhichOneofReturnType__tag | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__time_us) -> _WhichOneofReturnType__time_us | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
@@ -413,6 +435,9 @@ class GetTableResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """If a version, a time or a tag was asked for: the ID version. A service of the release before answers none."""
     @_builtins.property
     def table(self) -> Global___Table:
         """The table."""
@@ -421,12 +446,15 @@ class GetTableResponse(_message.Message):
         self,
         *,
         table: Global___Table | None = ...,
+        version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "table", b"table", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "table", b"table", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
 Global___GetTableResponse: _TypeAlias = GetTableResponse  # noqa: Y015
 

@@ -19,6 +19,182 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ErrorKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ErrorKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ERROR_KIND_UNSPECIFIED: _ErrorKind.ValueType  # 0
+    """Not set."""
+    ERROR_KIND_INVALID: _ErrorKind.ValueType  # 1
+    """Fix the request."""
+    ERROR_KIND_NOT_FOUND: _ErrorKind.ValueType  # 2
+    """Stop asking for it."""
+    ERROR_KIND_ALREADY_EXISTS: _ErrorKind.ValueType  # 3
+    """Pick another name."""
+    ERROR_KIND_BLOCKED: _ErrorKind.ValueType  # 4
+    """Change something first."""
+    ERROR_KIND_GONE: _ErrorKind.ValueType  # 5
+    """Ask for a newer version."""
+    ERROR_KIND_STALE: _ErrorKind.ValueType  # 6
+    """Begin again."""
+    ERROR_KIND_EXHAUSTED: _ErrorKind.ValueType  # 7
+    """Slow down."""
+    ERROR_KIND_DENIED: _ErrorKind.ValueType  # 8
+    """Get rights."""
+    ERROR_KIND_UNAVAILABLE: _ErrorKind.ValueType  # 9
+    """Send the same again."""
+    ERROR_KIND_CORRUPT: _ErrorKind.ValueType  # 10
+    """Call a human."""
+
+class ErrorKind(_ErrorKind, metaclass=_ErrorKindEnumTypeWrapper):
+    """What a caller does after a refusal. A refusal on the wire names it as the fact `kind`, without the prefix."""
+
+ERROR_KIND_UNSPECIFIED: ErrorKind.ValueType  # 0
+"""Not set."""
+ERROR_KIND_INVALID: ErrorKind.ValueType  # 1
+"""Fix the request."""
+ERROR_KIND_NOT_FOUND: ErrorKind.ValueType  # 2
+"""Stop asking for it."""
+ERROR_KIND_ALREADY_EXISTS: ErrorKind.ValueType  # 3
+"""Pick another name."""
+ERROR_KIND_BLOCKED: ErrorKind.ValueType  # 4
+"""Change something first."""
+ERROR_KIND_GONE: ErrorKind.ValueType  # 5
+"""Ask for a newer version."""
+ERROR_KIND_STALE: ErrorKind.ValueType  # 6
+"""Begin again."""
+ERROR_KIND_EXHAUSTED: ErrorKind.ValueType  # 7
+"""Slow down."""
+ERROR_KIND_DENIED: ErrorKind.ValueType  # 8
+"""Get rights."""
+ERROR_KIND_UNAVAILABLE: ErrorKind.ValueType  # 9
+"""Send the same again."""
+ERROR_KIND_CORRUPT: ErrorKind.ValueType  # 10
+"""Call a human."""
+Global___ErrorKind: _TypeAlias = ErrorKind  # noqa: Y015
+
+class _RowOp:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RowOpEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowOp.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ROW_OP_UPSERT: _RowOp.ValueType  # 0
+    """It takes its place, or is a new one."""
+    ROW_OP_TOMBSTONE: _RowOp.ValueType  # 1
+    """It removes it."""
+
+class RowOp(_RowOp, metaclass=_RowOpEnumTypeWrapper):
+    """What a row of a delta file does to the row of its key; values of the file's column `_op`."""
+
+ROW_OP_UPSERT: RowOp.ValueType  # 0
+"""It takes its place, or is a new one."""
+ROW_OP_TOMBSTONE: RowOp.ValueType  # 1
+"""It removes it."""
+Global___RowOp: _TypeAlias = RowOp  # noqa: Y015
+
+class _Limit:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Limit.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LIMIT_UNSPECIFIED: _Limit.ValueType  # 0
+    """None."""
+    LIMIT_KEYS_NAMED: _Limit.ValueType  # 10000
+    """Of keys that a change names (KeySet): more are judged by bucket."""
+    LIMIT_APP_ID_CHARS: _Limit.ValueType  # 256
+    """Of the characters of an application's id."""
+    LIMIT_INLINE_ROWS: _Limit.ValueType  # 1000
+    """Of rows that a commit brings inlined, where the table's property write.inline.rows says nothing."""
+    LIMIT_INLINE_BYTES: _Limit.ValueType  # 262144
+    """Of their bytes, where write.inline.bytes says nothing."""
+    LIMIT_INLINE_COMMIT_BYTES: _Limit.ValueType  # 1048576
+    """Of the content of all inlined files of a commit: each of them names all columns."""
+    LIMIT_INLINED_PATHS: _Limit.ValueType  # 3500
+    """Of paths in one ReadInlinedRequest: the longest fit into a message."""
+    LIMIT_DELETE_SET_BYTES: _Limit.ValueType  # 262144
+    """Of a delete set's bytes: a larger one is kept in a file."""
+    LIMIT_TOUCHES_BYTES: _Limit.ValueType  # 1048576
+    """Of the bytes of the paths that a delete set touches: beyond, it says none."""
+    LIMIT_ROW_RANGES: _Limit.ValueType  # 1024
+    """Of the ranges of row ids of a delete set that is kept in a file."""
+    LIMIT_STATISTICS_CHARS: _Limit.ValueType  # 64
+    """Of the characters of a text in a file's statistics: a longer one is cut."""
+    LIMIT_PARTITIONS_NAMED: _Limit.ValueType  # 1000
+    """Of partitions that a plan or a read names: beyond, all are looked at."""
+    LIMIT_CONDITION_NODES: _Limit.ValueType  # 5000
+    """Of the parts of a condition that a client sends."""
+    LIMIT_CONDITION_DEPTH: _Limit.ValueType  # 30
+    """Of their depth."""
+    LIMIT_CONDITION_TEXT_CHARS: _Limit.ValueType  # 1000
+    """Of the characters of a text in one."""
+    LIMIT_PIN_VERSIONS: _Limit.ValueType  # 64
+    """Of versions that one pin of a client holds."""
+    LIMIT_PINS: _Limit.ValueType  # 1000
+    """Of pins that one client holds."""
+    LIMIT_MESSAGE_BYTES: _Limit.ValueType  # 67108864
+    """Of the bytes of a message that a client takes."""
+    LIMIT_ATTEMPTS: _Limit.ValueType  # 8
+    """Of the attempts of a write that loses races."""
+    LIMIT_BUCKETS_A_TASK: _Limit.ValueType  # 64
+    """Of the buckets that are a task each, however few partitions a session shuffles to."""
+    LIMIT_TABLES_LOOKED_AT: _Limit.ValueType  # 20
+    """Of the tables whose files are looked at to know a warehouse."""
+    LIMIT_BUCKETS_UNNAMED: _Limit.ValueType  # 8
+    """Of the buckets of a new primary-key table, where its maker names no number."""
+
+class Limit(_Limit, metaclass=_LimitEnumTypeWrapper):
+    """Numbers that readers and writers in every language go by."""
+
+LIMIT_UNSPECIFIED: Limit.ValueType  # 0
+"""None."""
+LIMIT_KEYS_NAMED: Limit.ValueType  # 10000
+"""Of keys that a change names (KeySet): more are judged by bucket."""
+LIMIT_APP_ID_CHARS: Limit.ValueType  # 256
+"""Of the characters of an application's id."""
+LIMIT_INLINE_ROWS: Limit.ValueType  # 1000
+"""Of rows that a commit brings inlined, where the table's property write.inline.rows says nothing."""
+LIMIT_INLINE_BYTES: Limit.ValueType  # 262144
+"""Of their bytes, where write.inline.bytes says nothing."""
+LIMIT_INLINE_COMMIT_BYTES: Limit.ValueType  # 1048576
+"""Of the content of all inlined files of a commit: each of them names all columns."""
+LIMIT_INLINED_PATHS: Limit.ValueType  # 3500
+"""Of paths in one ReadInlinedRequest: the longest fit into a message."""
+LIMIT_DELETE_SET_BYTES: Limit.ValueType  # 262144
+"""Of a delete set's bytes: a larger one is kept in a file."""
+LIMIT_TOUCHES_BYTES: Limit.ValueType  # 1048576
+"""Of the bytes of the paths that a delete set touches: beyond, it says none."""
+LIMIT_ROW_RANGES: Limit.ValueType  # 1024
+"""Of the ranges of row ids of a delete set that is kept in a file."""
+LIMIT_STATISTICS_CHARS: Limit.ValueType  # 64
+"""Of the characters of a text in a file's statistics: a longer one is cut."""
+LIMIT_PARTITIONS_NAMED: Limit.ValueType  # 1000
+"""Of partitions that a plan or a read names: beyond, all are looked at."""
+LIMIT_CONDITION_NODES: Limit.ValueType  # 5000
+"""Of the parts of a condition that a client sends."""
+LIMIT_CONDITION_DEPTH: Limit.ValueType  # 30
+"""Of their depth."""
+LIMIT_CONDITION_TEXT_CHARS: Limit.ValueType  # 1000
+"""Of the characters of a text in one."""
+LIMIT_PIN_VERSIONS: Limit.ValueType  # 64
+"""Of versions that one pin of a client holds."""
+LIMIT_PINS: Limit.ValueType  # 1000
+"""Of pins that one client holds."""
+LIMIT_MESSAGE_BYTES: Limit.ValueType  # 67108864
+"""Of the bytes of a message that a client takes."""
+LIMIT_ATTEMPTS: Limit.ValueType  # 8
+"""Of the attempts of a write that loses races."""
+LIMIT_BUCKETS_A_TASK: Limit.ValueType  # 64
+"""Of the buckets that are a task each, however few partitions a session shuffles to."""
+LIMIT_TABLES_LOOKED_AT: Limit.ValueType  # 20
+"""Of the tables whose files are looked at to know a warehouse."""
+LIMIT_BUCKETS_UNNAMED: Limit.ValueType  # 8
+"""Of the buckets of a new primary-key table, where its maker names no number."""
+Global___Limit: _TypeAlias = Limit  # noqa: Y015
+
 class _NullValue:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015

@@ -70,6 +70,7 @@ class TableIntent(_message.Message):
     SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
     READ_VERSION_FIELD_NUMBER: _builtins.int
     READS_FIELD_NUMBER: _builtins.int
+    DEFINITION_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table's id."""
     operation: _common_pb2.Operation.ValueType
@@ -78,6 +79,10 @@ class TableIntent(_message.Message):
     """Schema version of the files to be written; 0: the current one."""
     read_version: _builtins.int
     """Read version; absent: the head."""
+    definition: _builtins.str
+    """The table's definition, as Table has it, if the client knows the table from an earlier look: the begin is refused
+    (DEFINITION_CHANGED) if the table has another one by now, or another name.
+    """
     @_builtins.property
     def reads(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Read]:
         """Planned reads, if already known: they let the server report early that the transaction is doomed."""
@@ -90,10 +95,11 @@ class TableIntent(_message.Message):
         schema_version: _builtins.int = ...,
         read_version: _builtins.int | None = ...,
         reads: _abc.Iterable[_common_pb2.Read] | None = ...,
+        definition: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_read_version", b"_read_version", "read_version", b"read_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_read_version", b"_read_version", "operation", b"operation", "read_version", b"read_version", "reads", b"reads", "schema_version", b"schema_version", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_read_version", b"_read_version", "definition", b"definition", "operation", b"operation", "read_version", b"read_version", "reads", b"reads", "schema_version", b"schema_version", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__read_version: _TypeAlias = _typing.Literal["read_version"]  # noqa: Y015
     _WhichOneofArgType__read_version: _TypeAlias = _typing.Literal["_read_version", b"_read_version"]  # noqa: Y015
