@@ -33,6 +33,7 @@ MANY_FILES = 100_000
 FEW_FILES = 100
 PARTITION_FILES = 10
 CHUNK = 5_000  # files of one call
+SMALL_RUNS = 30
 SMALL_UPSERT = 1_000  # rows, in every bucket
 COMMITS = 600
 EVERY_S = 0.1
@@ -248,6 +249,21 @@ def changes(ready: Ready) -> None:
             )
 
 
+def small(ready: Ready) -> None:
+    """Statements of a few rows, on a table that the session knows: what they take is planning and calls."""
+    table = ready.lake.create_table("bench.small", "id bigint, amount double")
+    name = f"{ready.catalog}.{table.name}"
+    statements = {
+        "INSERT of one row": f"INSERT INTO {name} VALUES (1, 1.5D)",
+        "SELECT": f"SELECT count(*) FROM {name} WHERE id = 0",
+        "SELECT at a version": f"SELECT * FROM {name} VERSION AS OF 1",
+        "CREATE OR REPLACE TABLE AS SELECT": f"CREATE OR REPLACE TABLE {name}_copy AS SELECT 1 AS id",
+    }
+    works = {what: partial(ready.run, statement) for what, statement in statements.items()}
+    for what, found in interleaved(works, runs=SMALL_RUNS, warm_ups=10).items():
+        ready.bench.add(f"small {what}", [1_000 * one for one in found], unit="ms")
+
+
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +306,7 @@ GROUPS: Mapping[str, Callable[[Ready], None]] = {
     "planning": planning,
     "inserts": inserts,
     "changes": changes,
+    "small": small,
     "stream": stream,
 }
 

@@ -13,7 +13,7 @@ from metaservice.core.errors import ErrorKind
 
 JAVA_CONSTANT = re.compile(r'static final String (\w+) = "([A-Z][A-Z0-9_]{3,})"')
 JAVA_CALL = re.compile(
-    r"(?:\b(?<!SqlTransaction\.)(?:invalid|denied|refuse)\(\s*|\bRefusalKind\.(?P<kind>\w+),\s*)"
+    r"(?:\b(?<!SqlTransaction\.)(?:invalid|denied|refuse)\(\s*|\bERROR_KIND_(?P<kind>\w+),\s*)"
     r'(?:"(?P<word>[A-Z][A-Z0-9_]{3,})"|(?:\w+\.)?(?P<constant>[A-Z][A-Z_]+)\b)'
 )
 WORD = re.compile(r"[A-Z][A-Z0-9_]{3,}")

@@ -94,7 +94,7 @@ def test_what_counts_as_a_reason_in_java() -> None:
           "A_WORD", "not THIS_ONE");
       files.refuse(Other.WORD, text);
       SqlTransaction.refuse("CREATE TABLE");
-      throw new LakeException(RefusalKind.BLOCKED, "A_KIND", text);
+      throw new LakeException(ErrorKind.ERROR_KIND_BLOCKED, "A_KIND", text);
     """
     kinds = {"A_WORD": {"INVALID"}, "FROM_A_CONSTANT": {"INVALID"}, "A_KIND": {"BLOCKED"}}
     assert collect_java({"m": code}).kinds == kinds

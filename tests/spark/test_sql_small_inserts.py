@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from laketx import Lake, Table
 from metaservice.client import MetaClient
@@ -137,12 +138,12 @@ def test_rows_for_which_there_is_no_room_go_into_files(sql: SqlReads, tmp_path: 
 @pytest.mark.parametrize(
     ("refused", "calls"),
     [
-        ([], ["GetTable", "Session"]),
-        (["Session"], ["GetTable", "Session", "BeginTransaction", "RegisterFiles", "CommitTransaction"]),
+        ([], ["Session"]),
+        (["Session"], ["Session", "BeginTransaction", "RegisterFiles", "CommitTransaction"]),
     ],
 )
 def test_a_small_insert_is_one_call(sql: SqlReads, tmp_path: Path, refused: list[str], calls: list[str]) -> None:
-    """Besides the look at its table. A service, or a way to it, that takes no sessions is called one by one."""
+    """Of a table that the session knows. A service, or a way to it, that takes no sessions is called one by one."""
     with counted_service(tmp_path / "store", *refused) as (counted, address, _):
         catalog = "single" if refused else "whole"
         session = session_on(sql.spark, catalog, address, tmp_path / "files")
@@ -152,3 +153,106 @@ def test_a_small_insert_is_one_call(sql: SqlReads, tmp_path: Path, refused: list
         session.sql(f"INSERT INTO {catalog}.kept VALUES (2, 'two')")
         assert counted.taken() == calls
         assert session.table(f"{catalog}.kept").count() == 2
+
+
+# -- of tables that the session has looked at, and others have changed since
+
+CHANGES: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {
+    "a column more": (
+        "ALTER TABLE {it} ADD COLUMN more INT",
+        "INSERT INTO {it} VALUES (2, 2, 'b', 20)",
+        [(1, 1, "a", None), (2, 2, "b", 20)],
+    ),
+    "a column less": ("ALTER TABLE {it} DROP COLUMN n", "INSERT INTO {it} VALUES (2, 'b')", [(1, "a"), (2, "b")]),
+    "another name": (
+        "ALTER TABLE {it} RENAME COLUMN note TO words",
+        "INSERT INTO {it} (id, n, words) VALUES (2, 2, 'b')",
+        [(1, 1, "a"), (2, 2, "b")],
+    ),
+    "a default": (
+        "ALTER TABLE {it} ALTER COLUMN note SET DEFAULT 'none'",
+        "INSERT INTO {it} (id, n) VALUES (2, 2)",
+        [(1, 1, "a"), (2, 2, "none")],
+    ),
+    "a wider type": (
+        "ALTER TABLE {it} ALTER COLUMN n TYPE BIGINT",
+        "INSERT INTO {it} VALUES (2, 3000000000, 'b')",
+        [(1, 1, "a"), (2, 3_000_000_000, "b")],
+    ),
+    "no value asked for": (
+        "ALTER TABLE {it} ALTER COLUMN note DROP NOT NULL",
+        "INSERT INTO {it} VALUES (2, 2, NULL)",
+        [(1, 1, "a"), (2, 2, None)],
+    ),
+    "columns in another order": (
+        "ALTER TABLE {it} ALTER COLUMN id AFTER n",
+        "INSERT INTO {it} VALUES (3, 2, 'b')",
+        [(1, 1, "a"), (3, 2, "b")],
+    ),
+    "a new definition": (
+        "CREATE OR REPLACE TABLE {it} (id BIGINT, n INT, flag BOOLEAN)",
+        "INSERT INTO {it} VALUES (2, 2, true)",
+        [(2, 2, True)],
+    ),
+    "another table": (
+        "ALTER TABLE {it} RENAME TO {old}; CREATE TABLE {it} (id BIGINT, n INT, note STRING)",
+        "INSERT INTO {it} VALUES (2, 2, 'b')",
+        [(2, 2, "b")],
+    ),
+    "one of the same name": (
+        "DROP TABLE {it}; CREATE TABLE {it} (id BIGINT, n INT, note STRING)",
+        "INSERT INTO {it} VALUES (2, 2, 'b')",
+        [(2, 2, "b")],
+    ),
+    "rows alone": ("INSERT INTO {it} VALUES (5, 5, 'e')", "INSERT INTO {it} VALUES (2, 2, 'b')", []),
+}
+
+
+@pytest.fixture(scope="module")
+def apart(sql: SqlReads, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SparkSession, SparkSession]]:
+    """Two sessions of one lake: one remembers a table, the other one changes it."""
+    folder = tmp_path_factory.mktemp("apart")
+    with service(folder / "store") as (running, _):
+        ours, theirs = (session_on(sql.spark, "apart", running.address, folder / "files") for _ in range(2))
+        yield ours, theirs
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_an_insert_knows_what_its_table_is_by_now(apart: tuple[SparkSession, SparkSession], changed: str) -> None:
+    change, insert, rows = CHANGES[changed]
+    ours, theirs = apart
+    name = f"apart.{changed.replace(' ', '_')}"
+    note = "STRING NOT NULL" if "NOT NULL" in change else "STRING"
+    ours.sql(f"CREATE TABLE {name} (id BIGINT, n INT, note {note})")
+    ours.sql(f"INSERT INTO {name} VALUES (1, 1, 'a')")
+    for statement in change.split("; "):
+        theirs.sql(statement.format(it=name, old=f"{changed.replace(' ', '_')}_old"))
+    ours.sql(insert.format(it=name))
+    found = [tuple(row) for row in ours.table(name).collect()]
+    assert sorted(found, key=str) == sorted(rows or [(1, 1, "a"), (2, 2, "b"), (5, 5, "e")], key=str)
+    if "RENAME TO" in change:
+        assert [tuple(row) for row in ours.table(f"{name}_old").collect()] == [(1, 1, "a")]
+
+
+@pytest.mark.parametrize("policy", ["fail", "resubmit", "rerun"])
+def test_an_insert_loses_no_race_that_was_over(apart: tuple[SparkSession, SparkSession], policy: str) -> None:
+    """Rows of the same key, committed before the statement began."""
+    ours, theirs = apart
+    name = f"apart.keyed_{policy}"
+    properties = f"'buckets' = '1', 'write.on_conflict' = '{policy}'"
+    ours.sql(f"CREATE TABLE {name} (id BIGINT, n INT, PRIMARY KEY (id)) TBLPROPERTIES ({properties})")
+    for number, session in enumerate([ours, theirs, ours, theirs]):
+        session.sql(f"INSERT INTO {name} VALUES (1, {number})")
+        assert ours.table(name).collect() == [(1, number)]
+
+
+def test_a_table_made_anew_under_a_strict_policy(apart: tuple[SparkSession, SparkSession]) -> None:
+    """The statement asks for the version of its table, which is gone."""
+    ours, theirs = apart
+    made = "CREATE TABLE apart.strict (id BIGINT) TBLPROPERTIES ('write.on_conflict' = 'fail')"
+    ours.sql(made)
+    ours.sql("INSERT INTO apart.strict VALUES (1)")
+    theirs.sql("DROP TABLE apart.strict")
+    theirs.sql(made)
+    ours.sql("INSERT INTO apart.strict VALUES (2)")
+    assert ours.table("apart.strict").collect() == [(2,)]

@@ -241,7 +241,7 @@ BUGS: Final = (
     Bug(
         "a write of Spark SQL begins at the head when its first task is made",
         CATALOG + "write/TransactionBegin.java",
-        (("            .setReadVersion(readVersion)\n", ""),),
+        (("intent.setReadVersion(readVersion);", "intent.clearReadVersion();"),),
         own_tests=("tests/spark/test_sql_isolation.py", "-k", "began_when"),
     ),
     Bug(

@@ -8,8 +8,10 @@ import java.util.Locale;
 import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
+import org.apache.spark.sql.catalyst.parser.NamedParameterContext;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.parser.PositionalParameterContext;
 import org.apache.spark.sql.catalyst.plans.logical.DescribeColumn;
 import scala.runtime.AbstractFunction2;
 
@@ -43,7 +45,14 @@ final class ForeignStatements extends AbstractFunction2<SparkSession, ParserInte
     ForeignStatement.Meaning meant = isForeign ? meaning(session, arguments) : null;
     if (meant != null) return takenFor(meant, parser, method, arguments);
     if (failure != null) throw failure;
-    return plan;
+    boolean isWhole = method.getName().startsWith("parsePlan");
+    return isWhole && hasNoParameters(arguments) ? RememberedTarget.of(session, plan) : plan;
+  }
+
+  private static boolean hasNoParameters(Object[] arguments) {
+    if (arguments.length == 1) return true;
+    if (arguments[1] instanceof NamedParameterContext named) return named.params().isEmpty();
+    return arguments[1] instanceof PositionalParameterContext listed && listed.params().isEmpty();
   }
 
   private static boolean isForeign(

@@ -21,6 +21,8 @@ import io.laketx.spark.service.Service;
 import io.laketx.spark.write.Buckets;
 import io.laketx.spark.write.Staying;
 import io.laketx.spark.write.TakenNames;
+import io.laketx.v1.GetTableRequest;
+import io.laketx.v1.GetTableResponse;
 import io.laketx.v1.ResolveVersionRequest;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
@@ -28,6 +30,8 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -61,6 +65,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class LakeCatalog
     implements StagingTableCatalog, RelationCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private static final int LOOKS_MAX = 3;
+  private static final Set<String> STATE =
+      Stream.concat(ChangesTable.STATE.stream(), Stream.of(RememberedTarget.OPTION)).collect(Collectors.toSet());
 
   private String catalog;
   private Service service;
@@ -139,7 +145,7 @@ public final class LakeCatalog
   @Override
   public org.apache.spark.sql.connector.catalog.Table loadTable(Identifier ident, String version)
       throws NoSuchTableException {
-    ResolveVersionRequest.Builder at = ResolveVersionRequest.newBuilder();
+    GetTableRequest.Builder at = GetTableRequest.newBuilder();
     if (version.matches("[0-9]{1,18}")) at.setVersion(Long.parseLong(version));
     else at.setTag(version);
     return load(ident, at);
@@ -149,13 +155,15 @@ public final class LakeCatalog
   @Override
   public org.apache.spark.sql.connector.catalog.Table loadTable(Identifier ident, long timestamp)
       throws NoSuchTableException {
-    return load(ident, ResolveVersionRequest.newBuilder().setTimeUs(timestamp));
+    return load(ident, GetTableRequest.newBuilder().setTimeUs(timestamp));
   }
 
   /** With `readChangeFeed` the table's changes instead of its rows. */
   @Override
   public org.apache.spark.sql.connector.catalog.Table loadTable(
       Identifier ident, TableContext context, CaseInsensitiveStringMap options) throws NoSuchTableException {
+    LakeTable remembered = remembered(ident, options.get(RememberedTarget.OPTION));
+    if (remembered != null) return remembered;
     org.apache.spark.sql.connector.catalog.Table found = StagingTableCatalog.super.loadTable(ident, context, options);
     if (found instanceof ChangesTable changes) return changes.until(options);
     if (!(found instanceof LakeTable table)) return found;
@@ -168,7 +176,7 @@ public final class LakeCatalog
 
   @Override
   public Set<String> tableStateOptionKeys() {
-    return ChangesTable.STATE;
+    return STATE;
   }
 
   /** What `CHANGES FROM … TO …` reads. */
@@ -179,25 +187,85 @@ public final class LakeCatalog
   }
 
   /** `at` is null for the newest version. */
-  private org.apache.spark.sql.connector.catalog.Table load(Identifier ident, ResolveVersionRequest.Builder at)
+  private org.apache.spark.sql.connector.catalog.Table load(Identifier ident, GetTableRequest.Builder at)
       throws NoSuchTableException {
-    boolean isFree = at == null && SqlTransaction.current() == null;
-    Table known = isFree && SparkInternals.isLookingAgain() ? looks.recent(ident) : null;
-    if (known != null) return new LakeTable(shown(ident, known), Snapshot.upcoming(service, known));
-    Table newest = find(ident);
-    if (newest != null) {
-      looks.keep(ident, newest);
-      return new LakeTable(shown(ident, newest), isFree ? Snapshot.lookedAt(service, newest) : snapshot(newest, at));
-    }
+    Snapshot found = at == null ? newest(ident) : named(TableNames.ofTable(ident), TableNames.idOf(ident), at);
+    if (found != null) return new LakeTable(shown(ident, found.meta()), found);
     MetadataKind kind = MetadataKind.find(ident.name());
     boolean isChanges = ident.name().equalsIgnoreCase(ChangesTable.NAME);
     String foreign = ForeignWords.table(catalog + "." + String.join(".", ident.namespace()), ident.name());
     boolean isOfTable = kind != null || isChanges || !foreign.isEmpty();
-    Table parent = isOfTable ? Tables.find(service, TableNames.ofParent(ident)) : null;
+    Snapshot parent = isOfTable ? parent(ident, at) : null;
     if (parent == null) throw new NoSuchTableException(ident);
     if (!foreign.isEmpty()) throw LakeException.invalid("TABLE_UNKNOWN", foreign);
-    if (isChanges) return ChangesTable.of(catalog + "." + ident, snapshot(parent, at));
-    return new MetadataTable(catalog + "." + ident, kind, snapshot(parent, at));
+    parent.hold();
+    if (isChanges) return ChangesTable.of(catalog + "." + ident, parent);
+    return new MetadataTable(catalog + "." + ident, kind, parent);
+  }
+
+  /** The newest version of a table, or the one that a transaction sees; null if there is no table. */
+  private Snapshot newest(Identifier ident) {
+    boolean isFree = SqlTransaction.current() == null;
+    Table known = isFree && SparkInternals.isLookingAgain() ? looks.recent(ident) : null;
+    if (known != null) return Snapshot.upcoming(service, known);
+    Table newest = find(ident);
+    looks.keep(ident, newest);
+    return newest == null ? null : seen(newest);
+  }
+
+  private Snapshot seen(Table newest) {
+    SqlTransaction open = SqlTransaction.current();
+    return open == null ? Snapshot.lookedAt(service, newest) : open.see(service, newest);
+  }
+
+  /** The version of a table that somebody has named; null if there is no table. */
+  private Snapshot named(String name, String id, GetTableRequest.Builder at) {
+    if (id == null && name == null) return null;
+    GetTableRequest.Builder asked = at.clone();
+    GetTableResponse found =
+        Tables.findAt(service, (id == null ? asked.setName(name) : asked.setTableId(id)).build());
+    if (found == null) return null;
+    if (found.hasVersion()) return Snapshot.named(service, found.getTable(), found.getVersion());
+    return Snapshot.at(service, found.getTable(), resolved(found.getTable(), at)).chosen();
+  }
+
+  /** By a service of the release before, which takes this for a call of its own. */
+  private long resolved(Table table, GetTableRequest.Builder at) {
+    ResolveVersionRequest.Builder asked = ResolveVersionRequest.newBuilder().setTableId(table.getTableId());
+    if (at.hasVersion()) asked.setVersion(at.getVersion());
+    else if (at.hasTag()) asked.setTag(at.getTag());
+    else asked.setTimeUs(at.getTimeUs());
+    ResolveVersionRequest request = asked.build();
+    return service.ask(stubs -> stubs.reads().resolveVersion(request)).getVersion();
+  }
+
+  /** The table that a metadata table is of, which may be named without the current namespace; null if there is none. */
+  private Snapshot parent(Identifier ident, GetTableRequest.Builder at) {
+    String name = TableNames.ofParent(ident);
+    Snapshot found = snapshot(name, at);
+    String current = SparkInternals.currentNamespace(catalog);
+    boolean isWhole = ident.namespace().length != 1 || current == null;
+    return found != null || isWhole ? found : snapshot(current + "." + name, at);
+  }
+
+  private Snapshot snapshot(String name, GetTableRequest.Builder at) {
+    if (at != null) return named(name, null, at);
+    Table newest = Tables.find(service, name);
+    SqlTransaction open = SqlTransaction.current();
+    if (newest == null || open == null) return newest == null ? null : Snapshot.newest(service, newest);
+    return open.see(service, newest);
+  }
+
+  /** What an earlier statement has seen of a table under a definition; null where that isn't known. */
+  private LakeTable remembered(Identifier ident, String definition) {
+    Table known = definition == null || SqlTransaction.current() != null ? null : looks.known(ident);
+    if (known == null || !known.getDefinition().equals(definition)) return null;
+    return new LakeTable(shown(ident, known), Snapshot.remembered(service, known));
+  }
+
+  /** The table as a statement has seen it; null where none has. */
+  Table known(Identifier ident) {
+    return looks.known(ident);
   }
 
   /** By its name, or by its id. */
@@ -208,16 +276,6 @@ public final class LakeCatalog
 
   private String shown(Identifier ident, Table table) {
     return catalog + "." + (TableNames.idOf(ident) == null ? ident.toString() : table.getName());
-  }
-
-  private Snapshot snapshot(Table newest, ResolveVersionRequest.Builder at) {
-    if (at == null) {
-      SqlTransaction open = SqlTransaction.current();
-      return open == null ? Snapshot.newest(service, newest) : open.see(service, newest);
-    }
-    ResolveVersionRequest request = at.setTableId(newest.getTableId()).build();
-    long version = service.ask(stubs -> stubs.reads().resolveVersion(request)).getVersion();
-    return Snapshot.at(service, newest, version).chosen();
   }
 
   /** Metadata tables don't count: a table may be made in their place. */
@@ -240,7 +298,7 @@ public final class LakeCatalog
     if (name == null) throw new NoSuchNamespaceException(ident.namespace());
     try {
       Table made = Tables.create(service, NewTables.of(name, info));
-      return new LakeTable(catalog + "." + ident, Snapshot.newest(service, made));
+      return new LakeTable(catalog + "." + ident, Snapshot.lookedAt(service, made));
     } catch (LakeException error) {
       if (Views.isTaken(error)) throw new TableAlreadyExistsException(ident);
       if (error.reason().equals("NAMESPACE_UNKNOWN")) throw new NoSuchNamespaceException(ident.namespace());
@@ -267,8 +325,11 @@ public final class LakeCatalog
 
   @Override
   public StagedTable stageReplace(Identifier ident, TableInfo info) throws NoSuchTableException {
+    return replaced(ident, info, get(ident));
+  }
+
+  private StagedTable replaced(Identifier ident, TableInfo info, Table there) {
     SqlTransaction.refuse("REPLACE TABLE");
-    Table there = get(ident);
     Table wanted = NewTables.inPlaceOf(there, NewTables.of(there.getName(), info), info);
     return StagedLakeTable.replaced(service, catalog + "." + ident, wanted, there);
   }
@@ -277,8 +338,9 @@ public final class LakeCatalog
   public StagedTable stageCreateOrReplace(Identifier ident, TableInfo info) throws NoSuchNamespaceException {
     for (int attempt = 1; attempt <= LOOKS_MAX; attempt++) {
       try {
-        return tableExists(ident) ? stageReplace(ident, info) : stageCreate(ident, info);
-      } catch (NoSuchTableException | TableAlreadyExistsException race) {
+        Table there = Tables.find(service, TableNames.ofTable(ident));
+        return there == null ? stageCreate(ident, info) : replaced(ident, info, there);
+      } catch (TableAlreadyExistsException race) {
         // made or dropped between the two calls: look again
       }
     }
@@ -301,7 +363,7 @@ public final class LakeCatalog
       SqlTransaction.refuse("ALTER TABLE");
       // Spark passes on no change for a type that the column has, or a column that IF EXISTS doesn't find
       Table altered = changes.length == 0 ? found : Tables.alter(service, found, Alterations.of(changes)).getTable();
-      return new LakeTable(catalog + "." + ident, Snapshot.newest(service, altered));
+      return new LakeTable(catalog + "." + ident, Snapshot.lookedAt(service, altered));
     } catch (LakeException refusal) {
       throw ShownRefusal.of(refusal);
     }

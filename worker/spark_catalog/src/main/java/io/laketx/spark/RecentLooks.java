@@ -15,8 +15,10 @@ final class RecentLooks {
 
   private record Look(Table table, long atNs) {}
 
+  /** `table` is null where there is none. */
   synchronized void keep(Identifier ident, Table table) {
     looks.remove(ident);
+    if (table == null) return;
     looks.put(ident, new Look(table, System.nanoTime()));
     if (looks.size() > TABLES_MAX) looks.remove(looks.keySet().iterator().next());
   }
@@ -25,5 +27,11 @@ final class RecentLooks {
   synchronized Table recent(Identifier ident) {
     Look found = looks.get(ident);
     return found == null || System.nanoTime() - found.atNs > RECENT_NS ? null : found.table;
+  }
+
+  /** Whenever that was; null where there was none. */
+  synchronized Table known(Identifier ident) {
+    Look found = looks.get(ident);
+    return found == null ? null : found.table;
   }
 }

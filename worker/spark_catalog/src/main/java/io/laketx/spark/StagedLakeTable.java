@@ -78,13 +78,13 @@ final class StagedLakeTable implements StagedTable, SupportsWrite {
     isWritten = true;
     if (there != null) {
       Table after = Tables.wouldBe(service, wanted, CreateMode.CREATE_MODE_OR_REPLACE);
-      Snapshot snapshot = Snapshot.newest(service, there).under(after);
+      Snapshot snapshot = Snapshot.lookedAt(service, there).under(after);
       return new DefiningWriteBuilder(snapshot, NewDefinition.of(wanted, there), info);
     }
     String name = wanted.getName();
     String unborn = name.substring(0, name.lastIndexOf('.') + 1) + UNBORN + UUID.randomUUID().toString().replace("-", "");
     made = Tables.create(service, wanted.toBuilder().setName(unborn).build());
-    return new DefiningWriteBuilder(Snapshot.newest(service, made), NewDefinition.named(name, made), info);
+    return new DefiningWriteBuilder(Snapshot.lookedAt(service, made), NewDefinition.named(name, made), info);
   }
 
   /** Rows have brought it with them; without any it is made here. */

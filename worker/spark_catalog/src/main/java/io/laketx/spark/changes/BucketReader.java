@@ -6,6 +6,7 @@ import io.laketx.spark.read.LakeReader;
 import io.laketx.spark.read.RowIds;
 import io.laketx.spark.read.Shape;
 import io.laketx.spark.read.Unit;
+import io.laketx.v1.RowOp;
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.Deque;
@@ -31,7 +32,6 @@ import org.apache.spark.unsafe.types.UTF8String;
  * they become the rows after it. Rows that no commit of the range touches are not kept.
  */
 final class BucketReader implements PartitionReader<InternalRow> {
-  private static final int TOMBSTONE = 1;
 
   private final ChangesPartition.OfBucket task;
   private final boolean isKeyed;
@@ -141,7 +141,7 @@ final class BucketReader implements PartitionReader<InternalRow> {
     while (rows.hasNext()) {
       InternalRow row = rows.next();
       Object key = keyOf(row, task.key());
-      boolean isGone = isKeyed && !row.isNullAt(beside) && row.getInt(beside) == TOMBSTONE;
+      boolean isGone = isKeyed && !row.isNullAt(beside) && row.getInt(beside) == RowOp.ROW_OP_TOMBSTONE_VALUE;
       UnsafeRow image = isGone ? null : toValues.apply(row).copy();
       if (after != null) {
         compare(key, current.remove(key), image);

@@ -5,7 +5,7 @@ import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.read.TableRead;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Pins;
-import io.laketx.spark.service.RefusalKind;
+import io.laketx.v1.ErrorKind;
 import io.laketx.v1.Predicate;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -126,7 +126,7 @@ final class ChangesScan implements Scan, Batch, TableRead {
     try {
       return Commit.list(table, range.begin(), range.end(), condition);
     } catch (LakeException error) {
-      if (condition == null || error.kind() != RefusalKind.INVALID) throw error;
+      if (condition == null || error.kind() != ErrorKind.ERROR_KIND_INVALID) throw error;
       return Commit.list(table, range.begin(), range.end(), null);
     }
   }

@@ -4,10 +4,10 @@ import io.laketx.spark.changes.Range.Looker;
 import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.AdvanceCursorRequest;
 import io.laketx.v1.CreateCursorRequest;
 import io.laketx.v1.DropCursorRequest;
+import io.laketx.v1.ErrorKind;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
@@ -132,7 +132,7 @@ final class StreamMark {
   /** Without its cursor a stream goes on; beside another one with the same cursor it does not. */
   private void passOrThrow(LakeException error) {
     if (error.reason().equals("CURSOR_MOVED")) throw shared();
-    if (error.kind() == RefusalKind.UNAVAILABLE || error.kind() == RefusalKind.EXHAUSTED) throw error;
+    if (error.kind() == ErrorKind.ERROR_KIND_UNAVAILABLE || error.kind() == ErrorKind.ERROR_KIND_EXHAUSTED) throw error;
     LOG.warn("the cursor {}, which keeps what the stream has not read, can't be moved: {}", cursor, error.getMessage());
   }
 

@@ -1,5 +1,6 @@
 package io.laketx.spark.define;
 
+import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
@@ -9,6 +10,7 @@ import io.laketx.v1.GetNamespaceRequest;
 import io.laketx.v1.ListNamespacesRequest;
 import io.laketx.v1.ListNamespacesResponse;
 import io.laketx.v1.Namespace;
+import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -24,6 +26,10 @@ public final class Namespaces {
   private static final String COMMENT = "user.comment";
 
   private final Service service;
+  private volatile Seen seen = new Seen(new WeakReference<>(null), "", Namespace.getDefaultInstance());
+
+  /** What a statement was told while Spark analysed it. */
+  private record Seen(WeakReference<Object> statement, String name, Namespace found) {}
 
   public Namespaces(Service service) {
     this.service = service;
@@ -54,10 +60,21 @@ public final class Namespaces {
     }
   }
 
+  /** Spark asks many times while it analyses one statement: all but the first get the same answer. */
   public Map<String, String> metadata(String[] name) throws NoSuchNamespaceException {
-    Map<String, String> found = new HashMap<>(load(name).getPropertiesMap());
+    Map<String, String> found = new HashMap<>(loadOnce(name).getPropertiesMap());
     String comment = found.remove(COMMENT);
     if (comment != null) found.put(SupportsNamespaces.PROP_COMMENT, comment);
+    return found;
+  }
+
+  private Namespace loadOnce(String[] name) throws NoSuchNamespaceException {
+    Object statement = SparkInternals.statement();
+    if (statement == null || name.length != 1) return load(name);
+    Seen before = seen;
+    if (before.statement.refersTo(statement) && before.name.equals(name[0])) return before.found;
+    Namespace found = load(name);
+    seen = new Seen(new WeakReference<>(statement), name[0], found);
     return found;
   }
 

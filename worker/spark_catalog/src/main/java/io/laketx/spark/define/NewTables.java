@@ -1,6 +1,7 @@
 package io.laketx.spark.define;
 
 import io.laketx.spark.service.LakeException;
+import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -28,7 +29,7 @@ public final class NewTables {
   /** The key's columns, for statements that have no place for PRIMARY KEY. */
   private static final String PRIMARY_KEY = "primary_key";
 
-  private static final int BUCKETS_DEFAULT = 8;
+  private static final int BUCKETS_DEFAULT = Limit.LIMIT_BUCKETS_UNNAMED_VALUE;
   private static final Set<String> PROVIDERS = Set.of("laketx", "parquet"); // the second is DataFrameWriter's default
   private static final String CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"; // where Spark notes it
 

@@ -2,7 +2,6 @@ package io.laketx.spark.define;
 
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.spark.service.Service;
 import io.laketx.v1.AlterTableRequest;
 import io.laketx.v1.AlterTableResponse;
@@ -10,7 +9,9 @@ import io.laketx.v1.Alteration;
 import io.laketx.v1.CreateMode;
 import io.laketx.v1.CreateTableRequest;
 import io.laketx.v1.DropTableRequest;
+import io.laketx.v1.ErrorKind;
 import io.laketx.v1.GetTableRequest;
+import io.laketx.v1.GetTableResponse;
 import io.laketx.v1.ListTablesRequest;
 import io.laketx.v1.ListTablesResponse;
 import io.laketx.v1.Table;
@@ -25,18 +26,26 @@ public final class Tables {
 
   /** The table of that name; null if there is none, or none can have it. */
   public static Table find(Service service, String name) {
-    if (name == null) return null;
-    try {
-      return get(service, name);
-    } catch (LakeException error) {
-      if (cannotBe(error)) return null;
-      throw error;
-    }
+    return name == null ? null : find(service, GetTableRequest.newBuilder().setName(name).build());
   }
 
   /** The table of that id, whatever its name is by now; null if there is none. */
   public static Table findById(Service service, String id) {
-    GetTableRequest request = GetTableRequest.newBuilder().setTableId(id).build();
+    return find(service, GetTableRequest.newBuilder().setTableId(id).build());
+  }
+
+  /** A table as it was at the version, time or tag that the request names, and that version; null if there is none. */
+  public static GetTableResponse findAt(Service service, GetTableRequest request) {
+    try {
+      return service.ask(stubs -> stubs.catalog().getTable(request));
+    } catch (LakeException error) {
+      GetTableRequest newest = request.toBuilder().clearVersion().clearTimeUs().clearTag().build();
+      if (cannotBe(error) && find(service, newest) == null) return null;
+      throw error; // there is one, but not that version of it
+    }
+  }
+
+  private static Table find(Service service, GetTableRequest request) {
     try {
       return service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
     } catch (LakeException error) {
@@ -55,7 +64,7 @@ public final class Tables {
   public static boolean cannotBe(LakeException error) {
     return error.reason().equals("TABLE_UNKNOWN")
         || error.reason().equals("NAMESPACE_UNKNOWN")
-        || error.kind() == RefusalKind.INVALID;
+        || error.kind() == ErrorKind.ERROR_KIND_INVALID;
   }
 
   /** By name; of one namespace, or of all if it is empty. Dropped ones come last. */
@@ -122,7 +131,7 @@ public final class Tables {
       service.ask(stubs -> stubs.catalog().alterTable(request));
       return true;
     } catch (LakeException error) {
-      if (error.kind() == RefusalKind.UNAVAILABLE) throw error;
+      if (error.kind() == ErrorKind.ERROR_KIND_UNAVAILABLE) throw error;
       return false;
     }
   }

@@ -2,7 +2,6 @@ package io.laketx.spark.procedures;
 
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.spark.service.Service;
 import io.laketx.v1.AbortTransactionRequest;
 import io.laketx.v1.BeginTransactionRequest;
@@ -10,6 +9,7 @@ import io.laketx.v1.Change;
 import io.laketx.v1.CommitTransactionRequest;
 import io.laketx.v1.CommitTransactionResponse;
 import io.laketx.v1.Conflict;
+import io.laketx.v1.ErrorKind;
 import io.laketx.v1.Operation;
 import io.laketx.v1.Scope;
 import io.laketx.v1.Table;
@@ -48,7 +48,7 @@ final class Restore {
     try {
       answer = service.ask(stubs -> stubs.transactions().commitTransaction(commit));
     } catch (LakeException refused) {
-      if (refused.kind() != RefusalKind.UNAVAILABLE) abort(service, txn, refused);
+      if (refused.kind() != ErrorKind.ERROR_KIND_UNAVAILABLE) abort(service, txn, refused);
       throw refused;
     }
     if (answer.hasConflict()) throw lost(table, answer.getConflict(), txn);
@@ -67,7 +67,7 @@ final class Restore {
 
   private static LakeException lost(Table table, Conflict conflict, String txn) {
     return new LakeException(
-        RefusalKind.STALE,
+        ErrorKind.ERROR_KIND_STALE,
         conflict.getRule().name().replace("CONFLICT_RULE_", "CONFLICT_"),
         conflict.getMessage() + "; run it again",
         Map.of(

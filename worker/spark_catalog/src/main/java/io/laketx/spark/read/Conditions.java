@@ -7,6 +7,7 @@ import io.laketx.v1.Compare;
 import io.laketx.v1.Comparison;
 import io.laketx.v1.InList;
 import io.laketx.v1.IsNull;
+import io.laketx.v1.Limit;
 import io.laketx.v1.NullValue;
 import io.laketx.v1.Predicate;
 import io.laketx.v1.PredicateList;
@@ -39,9 +40,9 @@ import org.apache.spark.sql.types.Decimal;
  * conjunct that can't be expressed is left out as a whole, which is TRUE.
  */
 public final class Conditions {
-  private static final int NODES_MAX = 5_000;
-  private static final int DEPTH_MAX = 30;
-  private static final int TEXT_CHARS_MAX = 1_000;
+  private static final int NODES_MAX = Limit.LIMIT_CONDITION_NODES_VALUE;
+  private static final int DEPTH_MAX = Limit.LIMIT_CONDITION_DEPTH_VALUE;
+  private static final int TEXT_CHARS_MAX = Limit.LIMIT_CONDITION_TEXT_CHARS_VALUE;
 
   private final Map<String, Column> columns = new HashMap<>();
   private int nodes;

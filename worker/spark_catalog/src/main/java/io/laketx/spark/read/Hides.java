@@ -1,5 +1,6 @@
 package io.laketx.spark.read;
 
+import io.laketx.v1.RowOp;
 import java.util.function.Consumer;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -8,7 +9,7 @@ import org.roaringbitmap.RoaringBitmapWriter;
 
 /** Which rows of a batch are shown. */
 interface Hides {
-  int TOMBSTONE = 1; // in the column _op of delta files
+  int TOMBSTONE = RowOp.ROW_OP_TOMBSTONE_VALUE; // in the column _op of delta files
 
   /** Writes the places of the rows that are shown, and says how many they are. */
   int shown(ColumnarBatch batch, int[] rows);

@@ -3,6 +3,7 @@ package io.laketx.spark.read;
 import com.google.protobuf.ByteString;
 import io.laketx.spark.service.Service;
 import io.laketx.v1.InlinedFile;
+import io.laketx.v1.Limit;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.ReadInlinedRequest;
 import java.util.ArrayList;
@@ -12,7 +13,7 @@ import java.util.Map;
 
 /** Files whose rows MetaService keeps itself: nothing is at their paths. */
 public final class Inlined {
-  private static final int PATHS_MAX = 3_500; // of one request: the longest fit into a message
+  private static final int PATHS_MAX = Limit.LIMIT_INLINED_PATHS_VALUE; // of one request: the longest fit into a message
 
   private Inlined() {}
 

@@ -1,8 +1,8 @@
 package io.laketx.spark.read;
 
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.DataFile;
+import io.laketx.v1.ErrorKind;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Predicate;
 import java.util.ArrayList;
@@ -113,7 +113,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
     try {
       return Plan.of(snapshot, condition, bounds, withRows);
     } catch (LakeException error) {
-      if (condition == null || error.kind() != RefusalKind.INVALID) throw error;
+      if (condition == null || error.kind() != ErrorKind.ERROR_KIND_INVALID) throw error;
       condition = null;
       return Plan.of(snapshot, null, bounds, withRows);
     }

@@ -5,6 +5,7 @@ import io.laketx.spark.service.Pins;
 import io.laketx.spark.service.Service;
 import io.laketx.v1.Column;
 import io.laketx.v1.DataFile;
+import io.laketx.v1.ErrorKind;
 import io.laketx.v1.GetTableRequest;
 import io.laketx.v1.ListSchemasRequest;
 import io.laketx.v1.ListSchemasResponse;
@@ -39,6 +40,7 @@ public final class Snapshot {
   private boolean isLooseYet;
   private boolean isUpcoming;
   private boolean isWritten;
+  private String definition = ""; // the table's, where an earlier statement has looked at it, and this one hasn't
   private final SqlTransaction transaction;
   private final boolean isChosen;
   private final long madeNs = System.nanoTime();
@@ -70,7 +72,12 @@ public final class Snapshot {
 
   /** The same, which is held when a read of it is planned, or in a while. */
   public static Snapshot lookedAt(Service service, Table meta) {
-    return loose(service, meta, false);
+    return loose(service, meta, meta.getHeadVersion(), false, false);
+  }
+
+  /** A version that somebody has named, under the schema of then; held like the one before. */
+  public static Snapshot named(Service service, Table meta, long version) {
+    return loose(service, meta, version, false, true);
   }
 
   /**
@@ -78,16 +85,30 @@ public final class Snapshot {
    * a moment ago.
    */
   public static Snapshot upcoming(Service service, Table meta) {
-    return loose(service, meta, true);
+    return loose(service, meta, meta.getHeadVersion(), true, false);
   }
 
-  private static Snapshot loose(Service service, Table meta, boolean isUpcoming) {
-    Snapshot found = new Snapshot(service, meta, meta.getHeadVersion(), null, null, false);
-    found.isLooseYet = true;
-    found.isUpcoming = isUpcoming;
-    WeakReference<Snapshot> reachable = new WeakReference<>(found);
-    service.pins().later(() -> holdLater(reachable.get()), HOLD_AFTER_MS);
+  /**
+   * The newest version, for a statement that adds rows to a table which an earlier statement has looked at: the service
+   * compares its definition when the transaction begins.
+   */
+  public static Snapshot remembered(Service service, Table meta) {
+    Snapshot found = upcoming(service, meta);
+    found.definition = meta.getDefinition();
     return found;
+  }
+
+  private static Snapshot loose(Service service, Table meta, long version, boolean isUpcoming, boolean isChosen) {
+    Snapshot found = new Snapshot(service, meta, version, null, null, isChosen);
+    found.isUpcoming = isUpcoming;
+    found.loosen();
+    return found;
+  }
+
+  private void loosen() {
+    isLooseYet = true;
+    WeakReference<Snapshot> reachable = new WeakReference<>(this);
+    service.pins().later(() -> holdLater(reachable.get()), HOLD_AFTER_MS);
   }
 
   private static void holdLater(Snapshot found) {
@@ -106,7 +127,7 @@ public final class Snapshot {
         pin = service.pins().hold(meta.getTableId(), version);
         isLooseYet = false;
       } catch (LakeException error) {
-        if (!error.reason().equals("VERSION_RETIRED") || look == LOOKS_MAX) throw error;
+        if (isChosen || !error.reason().equals("VERSION_RETIRED") || look == LOOKS_MAX) throw error;
         Table now = newest();
         if (now.getSchemaVersion() != meta.getSchemaVersion()) throw error;
         version = now.getHeadVersion();
@@ -147,6 +168,27 @@ public final class Snapshot {
     }
     hold();
     return plan(unpinned(request));
+  }
+
+  /** The definition that the table must have when the transaction begins; empty where the statement has looked at it. */
+  public synchronized String definition() {
+    return definition;
+  }
+
+  /** Looks at the table, for a statement that must know its version. What has changed is left to the begin. */
+  public synchronized void look() {
+    if (definition.isEmpty()) return;
+    Table now;
+    try {
+      now = newest();
+    } catch (LakeException dropped) {
+      if (dropped.kind() == ErrorKind.ERROR_KIND_UNAVAILABLE) throw dropped;
+      return;
+    }
+    if (!now.getDefinition().equals(definition)) return;
+    version = now.getHeadVersion();
+    isUpcoming = false;
+    definition = "";
   }
 
   private Table newest() {
@@ -221,22 +263,30 @@ public final class Snapshot {
 
   /** The same version, written under another definition than it has. */
   public Snapshot under(Table definition) {
-    return new Snapshot(service, definition, version, pin, transaction, isChosen);
+    return copy(definition, transaction, isChosen);
+  }
+
+  private synchronized Snapshot copy(Table itsMeta, SqlTransaction itsTransaction, boolean isItChosen) {
+    Snapshot found = new Snapshot(service, itsMeta, version, pin, itsTransaction, isItChosen);
+    found.isUpcoming = isUpcoming;
+    found.definition = definition;
+    if (isLooseYet) found.loosen();
+    return found;
   }
 
   /** The same version, as a transaction of several statements sees it. */
   Snapshot within(SqlTransaction transaction) {
-    return new Snapshot(service, meta, version, pin, transaction, isChosen);
+    return copy(meta, transaction, isChosen);
   }
 
   /** The same, where somebody has named the version: by number, tag or time. */
   public Snapshot chosen() {
-    return new Snapshot(service, meta, version, pin, transaction, true);
+    return copy(meta, transaction, true);
   }
 
   /** The same, where the version was named for somebody who had asked for the newest one. */
   public Snapshot counted() {
-    return new Snapshot(service, meta, version, pin, transaction, false);
+    return copy(meta, transaction, false);
   }
 
   /** Whether somebody has named the version. Otherwise it was the newest one when the plan was made. */

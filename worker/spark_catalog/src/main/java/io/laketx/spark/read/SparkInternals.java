@@ -13,9 +13,12 @@ import org.apache.spark.rdd.InputFileBlockHolder;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.CatalystTypeConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -77,6 +80,20 @@ public final class SparkInternals {
   public static Dataset<Row> rows(SparkSession session, Table table, CaseInsensitiveStringMap options) {
     return Dataset$.MODULE$.ofRows(
         session, DataSourceV2Relation.create(table, Option.empty(), Option.empty(), options, Option.empty()));
+  }
+
+  /** The current namespace of a catalog, as one name; null where the catalog isn't the current one, or it has none. */
+  public static String currentNamespace(String catalog) {
+    CatalogManager catalogs = session().sessionState().catalogManager();
+    String[] found = catalogs.currentNamespace();
+    boolean isCurrent = catalogs.currentCatalog().name().equals(catalog) && found.length > 0;
+    return isCurrent ? String.join(".", found) : null;
+  }
+
+  /** Stands for the statement that this thread analyses; null where it analyses none. */
+  public static Object statement() {
+    Option<QueryPlanningTracker> found = QueryPlanningTracker$.MODULE$.get();
+    return found.isEmpty() ? null : found.get();
   }
 
   /** Whether a batch of a streaming query is planned by this thread. */

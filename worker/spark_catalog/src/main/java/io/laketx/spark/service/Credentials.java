@@ -2,6 +2,7 @@ package io.laketx.spark.service;
 
 import io.grpc.ChannelCredentials;
 import io.grpc.TlsChannelCredentials;
+import io.laketx.v1.ErrorKind;
 import java.io.File;
 import java.io.IOException;
 import java.util.List;
@@ -74,7 +75,7 @@ final class Credentials {
   }
 
   static LakeException invalid(String message, Throwable cause) {
-    return new LakeException(RefusalKind.INVALID, "CREDENTIALS_INVALID", message, Map.of(), cause);
+    return new LakeException(ErrorKind.ERROR_KIND_INVALID, "CREDENTIALS_INVALID", message, Map.of(), cause);
   }
 
   /** For a process of ours, which shows the same. */

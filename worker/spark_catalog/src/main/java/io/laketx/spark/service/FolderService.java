@@ -1,5 +1,6 @@
 package io.laketx.spark.service;
 
+import io.laketx.v1.ErrorKind;
 import java.io.IOException;
 import java.net.UnixDomainSocketAddress;
 import java.nio.channels.SocketChannel;
@@ -37,11 +38,11 @@ final class FolderService {
     if (socket != null) return socket;
     if (!Files.isDirectory(Path.of(folder))) {
       String message = "there is no such folder: correct the catalog's setting `uri`, or make it (laketx.connect does)";
-      throw new LakeException(RefusalKind.NOT_FOUND, "FOLDER_UNUSABLE", message, Map.of("folder", folder));
+      throw new LakeException(ErrorKind.ERROR_KIND_NOT_FOUND, "FOLDER_UNUSABLE", message, Map.of("folder", folder));
     }
     if (python.isEmpty()) {
       throw new LakeException(
-          RefusalKind.UNAVAILABLE,
+          ErrorKind.ERROR_KIND_UNAVAILABLE,
           "SERVER_NOT_RUNNING",
           "nobody serves the folder, and nobody here can start it: set the catalog's setting `python` to a Python that"
               + " has laketx, or use the folder from there first (laketx --folder FOLDER ping)",
@@ -51,7 +52,7 @@ final class FolderService {
     socket = find();
     if (socket == null) {
       throw new LakeException(
-          RefusalKind.UNAVAILABLE, "SERVER_UNREACHABLE", "it was started, but nobody listens", Map.of("folder", folder));
+          ErrorKind.ERROR_KIND_UNAVAILABLE, "SERVER_UNREACHABLE", "it was started, but nobody listens", Map.of("folder", folder));
     }
     return socket;
   }
@@ -78,7 +79,7 @@ final class FolderService {
     Matcher wire = WIRE_NUMBER.matcher(said);
     if (wire.find() && Integer.parseInt(wire.group(1)) != WIRE) {
       throw new LakeException(
-          RefusalKind.BLOCKED,
+          ErrorKind.ERROR_KIND_BLOCKED,
           "SERVER_OTHER_RELEASE",
           "another release of laketx serves the folder: it ends by itself when nobody uses it, then ask again",
           Map.of("folder", folder));
@@ -94,15 +95,15 @@ final class FolderService {
       if (!starter.waitFor(START_TIMEOUT_S, TimeUnit.SECONDS)) starter.destroyForcibly();
       else if (starter.exitValue() == 0) return;
       throw new LakeException(
-          RefusalKind.BLOCKED, "SERVER_FAILED", said, Map.of("folder", folder, "python", python));
+          ErrorKind.ERROR_KIND_BLOCKED, "SERVER_FAILED", said, Map.of("folder", folder, "python", python));
     } catch (IOException error) {
       String message = "the Python that should start it can't be run: correct the catalog's setting `python`";
       throw new LakeException(
-          RefusalKind.BLOCKED, "SERVER_FAILED", message, Map.of("folder", folder, "python", python), error);
+          ErrorKind.ERROR_KIND_BLOCKED, "SERVER_FAILED", message, Map.of("folder", folder, "python", python), error);
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
       throw new LakeException(
-          RefusalKind.UNAVAILABLE, "SERVER_SLOW", "interrupted while it starts", Map.of("folder", folder), error);
+          ErrorKind.ERROR_KIND_UNAVAILABLE, "SERVER_SLOW", "interrupted while it starts", Map.of("folder", folder), error);
     }
   }
 }

@@ -1,5 +1,6 @@
 package io.laketx.spark.service;
 
+import io.laketx.v1.ErrorKind;
 import java.util.Map;
 import java.util.TreeMap;
 
@@ -12,22 +13,22 @@ import java.util.TreeMap;
 public class LakeException extends IllegalArgumentException {
   private static final long serialVersionUID = 1;
 
-  private final RefusalKind kind;
+  private final ErrorKind kind;
   private final String reason;
   private final String message; // without the reason
   private final transient Map<String, String> facts;
   private final boolean isOwn;
 
-  public LakeException(RefusalKind kind, String reason, String message, Map<String, String> facts) {
+  public LakeException(ErrorKind kind, String reason, String message, Map<String, String> facts) {
     this(kind, reason, message, facts, null);
   }
 
-  public LakeException(RefusalKind kind, String reason, String message, Map<String, String> facts, Throwable cause) {
+  public LakeException(ErrorKind kind, String reason, String message, Map<String, String> facts, Throwable cause) {
     this(kind, reason, message, facts, cause, false);
   }
 
   private LakeException(
-      RefusalKind kind, String reason, String message, Map<String, String> facts, Throwable cause, boolean isOwn) {
+      ErrorKind kind, String reason, String message, Map<String, String> facts, Throwable cause, boolean isOwn) {
     super(text(reason, message, facts), cause);
     this.kind = kind;
     this.reason = reason;
@@ -38,11 +39,19 @@ public class LakeException extends IllegalArgumentException {
 
   /** What the caller got wrong. */
   public static LakeException invalid(String reason, String message) {
-    return new LakeException(RefusalKind.INVALID, reason, message, Map.of(), null, true);
+    return new LakeException(ErrorKind.ERROR_KIND_INVALID, reason, message, Map.of(), null, true);
   }
 
-  public RefusalKind kind() {
+  /** What the caller does next. */
+  public ErrorKind kind() {
     return kind;
+  }
+
+  /** Whether a renewal in the background may succeed later; rights and tokens come back, too. */
+  public boolean mayPass() {
+    return kind == ErrorKind.ERROR_KIND_UNAVAILABLE
+        || kind == ErrorKind.ERROR_KIND_EXHAUSTED
+        || kind == ErrorKind.ERROR_KIND_DENIED;
   }
 
   public String reason() {

@@ -1,5 +1,6 @@
 package io.laketx.spark.service;
 
+import io.laketx.v1.Limit;
 import io.laketx.v1.PinVersionsRequest;
 import io.laketx.v1.RenewPinRequest;
 import io.laketx.v1.TableVersion;
@@ -23,8 +24,8 @@ import org.slf4j.LoggerFactory;
  * version. A process that dies renews nothing, and its pins run out.
  */
 public final class Pins {
-  public static final int VERSIONS_PER_PIN = 64;
-  private static final int PINS_MAX = 1_000;
+  public static final int VERSIONS_PER_PIN = Limit.LIMIT_PIN_VERSIONS_VALUE;
+  private static final int PINS_MAX = Limit.LIMIT_PINS_VALUE;
   private static final int RENEWALS_PER_LEASE = 3;
   private static final long LEASE_MS_MIN = 1_000;
   private static final Logger LOG = LoggerFactory.getLogger(Pins.class);
@@ -173,7 +174,7 @@ public final class Pins {
         RenewPinRequest request = RenewPinRequest.newBuilder().setPinId(pin.pinId).build();
         pin.leaseMs = service.askOnce(stubs -> stubs.reads().renewPin(request)).getLeaseMs();
       } catch (LakeException error) {
-        if (error.kind().mayPass()) continue;
+        if (error.mayPass()) continue;
         LOG.warn("a version that a plan reads is held no longer: {}", error.getMessage());
         synchronized (this) {
           held.remove(one.getKey(), pin);

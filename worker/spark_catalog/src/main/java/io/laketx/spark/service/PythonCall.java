@@ -2,6 +2,7 @@ package io.laketx.spark.service;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.laketx.v1.ErrorKind;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -15,8 +16,12 @@ import java.util.TreeMap;
 public final class PythonCall {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final int SAID_MAX = 2_000;
-  private static final Map<Integer, RefusalKind> KINDS =
-      Map.of(3, RefusalKind.UNAVAILABLE, 4, RefusalKind.STALE, 5, RefusalKind.NOT_FOUND, 6, RefusalKind.UNAVAILABLE);
+  private static final Map<Integer, ErrorKind> KINDS =
+      Map.of(
+          3, ErrorKind.ERROR_KIND_UNAVAILABLE,
+          4, ErrorKind.ERROR_KIND_STALE,
+          5, ErrorKind.ERROR_KIND_NOT_FOUND,
+          6, ErrorKind.ERROR_KIND_UNAVAILABLE);
 
   private PythonCall() {}
 
@@ -24,7 +29,7 @@ public final class PythonCall {
   public static JsonNode run(LakeAddress address, String instead, List<String> command, List<String> words) {
     if (address.python().isEmpty()) {
       throw new LakeException(
-          RefusalKind.BLOCKED,
+          ErrorKind.ERROR_KIND_BLOCKED,
           "PYTHON_MISSING",
           "set the catalog's setting `python` to a Python that has laketx, or " + instead,
           Map.of());
@@ -42,7 +47,7 @@ public final class PythonCall {
     } catch (IOException error) {
       String message = "the Python of the catalog's setting `python` can't be run: correct it, or " + instead;
       throw new LakeException(
-          RefusalKind.BLOCKED, "PYTHON_FAILED", message, Map.of("python", address.python()), error);
+          ErrorKind.ERROR_KIND_BLOCKED, "PYTHON_FAILED", message, Map.of("python", address.python()), error);
     }
   }
 
@@ -68,7 +73,7 @@ public final class PythonCall {
     } catch (InterruptedException stop) {
       process.destroy();
       Thread.currentThread().interrupt();
-      throw new LakeException(RefusalKind.UNAVAILABLE, "CANCELLED", "the statement was cancelled", Map.of(), stop);
+      throw new LakeException(ErrorKind.ERROR_KIND_UNAVAILABLE, "CANCELLED", "the statement was cancelled", Map.of(), stop);
     }
   }
 
@@ -76,12 +81,12 @@ public final class PythonCall {
     String last = said.substring(said.lastIndexOf('\n') + 1);
     if (!last.startsWith("{\"error\"")) {
       String end = said.substring(Math.max(0, said.length() - SAID_MAX));
-      return new LakeException(RefusalKind.BLOCKED, "PYTHON_FAILED", end, Map.of("exit", Integer.toString(ended)));
+      return new LakeException(ErrorKind.ERROR_KIND_BLOCKED, "PYTHON_FAILED", end, Map.of("exit", Integer.toString(ended)));
     }
     JsonNode error = JSON.readTree(last).get("error");
     Map<String, String> facts = new TreeMap<>();
     error.get("facts").properties().forEach(one -> facts.put(one.getKey(), one.getValue().asText()));
-    RefusalKind kind = KINDS.getOrDefault(ended, RefusalKind.INVALID);
+    ErrorKind kind = KINDS.getOrDefault(ended, ErrorKind.ERROR_KIND_INVALID);
     return new LakeException(kind, error.get("reason").asText(), error.get("message").asText(), facts);
   }
 }

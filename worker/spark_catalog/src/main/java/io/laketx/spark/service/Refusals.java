@@ -6,6 +6,7 @@ import com.google.rpc.ErrorInfo;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
+import io.laketx.v1.ErrorKind;
 import java.security.cert.CertificateException;
 import java.util.HashMap;
 import java.util.Map;
@@ -17,6 +18,7 @@ public final class Refusals {
   private static final String DOMAIN = "laketx";
   private static final String OWN_DOMAIN = "laketx.spark";
   private static final String KIND = "kind";
+  private static final String KINDS = "ERROR_KIND_"; // left out on the wire
   private static final String ERROR_INFO = "/google.rpc.ErrorInfo";
   private static final Metadata.Key<byte[]> DETAILS =
       Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
@@ -26,14 +28,14 @@ public final class Refusals {
   /** Without details of ours the error is the transport's: its reason is `RPC_` and the code's name. */
   static LakeException of(StatusRuntimeException error) {
     Status status = error.getStatus();
-    RefusalKind kind = kindOf(status.getCode());
+    ErrorKind kind = kindOf(status.getCode());
     com.google.rpc.Status details = statusOf(error);
     LakeException found = details == null ? null : decoded(details, kind, error);
     if (found != null) return found;
     for (Throwable cause = status.getCause(); cause != null; cause = cause.getCause()) {
       if (cause instanceof CertificateException || cause instanceof SSLPeerUnverifiedException) {
         String said = "its certificate is not trusted: " + cause.getMessage();
-        return new LakeException(RefusalKind.UNAVAILABLE, TLS_FAILED, said, Map.of(), error);
+        return new LakeException(ErrorKind.ERROR_KIND_UNAVAILABLE, TLS_FAILED, said, Map.of(), error);
       }
     }
     String message = status.getDescription() == null ? "" : status.getDescription();
@@ -67,7 +69,7 @@ public final class Refusals {
             .setDomain(refusal.isOwn() ? OWN_DOMAIN : DOMAIN)
             .setReason(refusal.reason())
             .putAllMetadata(refusal.facts())
-            .putMetadata(KIND, refusal.kind().name())
+            .putMetadata(KIND, refusal.kind().name().substring(KINDS.length()))
             .build();
     return com.google.rpc.Status.newBuilder()
         .setCode(Status.Code.UNKNOWN.value())
@@ -76,7 +78,7 @@ public final class Refusals {
         .build();
   }
 
-  private static LakeException decoded(com.google.rpc.Status status, RefusalKind byCode, Throwable cause) {
+  private static LakeException decoded(com.google.rpc.Status status, ErrorKind byCode, Throwable cause) {
     for (Any detail : status.getDetailsList()) {
       if (!detail.getTypeUrl().endsWith(ERROR_INFO)) continue;
       ErrorInfo info = infoOf(detail);
@@ -99,26 +101,26 @@ public final class Refusals {
     }
   }
 
-  private static RefusalKind named(String name, RefusalKind otherwise) {
-    for (RefusalKind one : RefusalKind.values()) {
-      if (one.name().equals(name)) return one;
+  private static ErrorKind named(String name, ErrorKind otherwise) {
+    for (ErrorKind one : ErrorKind.values()) {
+      if (one.name().equals(KINDS + name)) return one;
     }
     return otherwise;
   }
 
   /** Codes that say nothing about the request count as UNAVAILABLE: whether it arrived is not known. */
-  private static RefusalKind kindOf(Status.Code code) {
+  private static ErrorKind kindOf(Status.Code code) {
     return switch (code) {
-      case INVALID_ARGUMENT -> RefusalKind.INVALID;
-      case NOT_FOUND -> RefusalKind.NOT_FOUND;
-      case ALREADY_EXISTS -> RefusalKind.ALREADY_EXISTS;
-      case FAILED_PRECONDITION, UNIMPLEMENTED -> RefusalKind.BLOCKED;
-      case OUT_OF_RANGE -> RefusalKind.GONE;
-      case ABORTED -> RefusalKind.STALE;
-      case RESOURCE_EXHAUSTED -> RefusalKind.EXHAUSTED;
-      case PERMISSION_DENIED, UNAUTHENTICATED -> RefusalKind.DENIED;
-      case DATA_LOSS -> RefusalKind.CORRUPT;
-      default -> RefusalKind.UNAVAILABLE;
+      case INVALID_ARGUMENT -> ErrorKind.ERROR_KIND_INVALID;
+      case NOT_FOUND -> ErrorKind.ERROR_KIND_NOT_FOUND;
+      case ALREADY_EXISTS -> ErrorKind.ERROR_KIND_ALREADY_EXISTS;
+      case FAILED_PRECONDITION, UNIMPLEMENTED -> ErrorKind.ERROR_KIND_BLOCKED;
+      case OUT_OF_RANGE -> ErrorKind.ERROR_KIND_GONE;
+      case ABORTED -> ErrorKind.ERROR_KIND_STALE;
+      case RESOURCE_EXHAUSTED -> ErrorKind.ERROR_KIND_EXHAUSTED;
+      case PERMISSION_DENIED, UNAUTHENTICATED -> ErrorKind.ERROR_KIND_DENIED;
+      case DATA_LOSS -> ErrorKind.ERROR_KIND_CORRUPT;
+      default -> ErrorKind.ERROR_KIND_UNAVAILABLE;
     };
   }
 }

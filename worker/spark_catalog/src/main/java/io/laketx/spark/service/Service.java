@@ -14,6 +14,8 @@ import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.okhttp.OkHttpChannelBuilder;
 import io.laketx.v1.CatalogServiceGrpc;
+import io.laketx.v1.ErrorKind;
+import io.laketx.v1.Limit;
 import io.laketx.v1.MaintenanceServiceGrpc;
 import io.laketx.v1.Principal;
 import io.laketx.v1.ReadServiceGrpc;
@@ -35,7 +37,7 @@ import java.util.function.Function;
  */
 public final class Service {
   private static final String CLIENT = "laketx-spark-sql";
-  private static final int MESSAGE_BYTES_MAX = 64 << 20;
+  private static final int MESSAGE_BYTES_MAX = Limit.LIMIT_MESSAGE_BYTES_VALUE;
   private static final Set<String> FINAL =
       Set.of("SERVER_NOT_RUNNING", Refusals.TLS_FAILED, "TOO_MANY_INLINED_ROWS"); // the last goes into files
   private static final long CALL_S = 120;
@@ -112,7 +114,7 @@ public final class Service {
       } catch (LakeException error) {
         refusal = error;
       }
-      boolean mayPass = refusal.kind() == RefusalKind.UNAVAILABLE || refusal.kind() == RefusalKind.EXHAUSTED;
+      boolean mayPass = refusal.kind() == ErrorKind.ERROR_KIND_UNAVAILABLE || refusal.kind() == ErrorKind.ERROR_KIND_EXHAUSTED;
       boolean isLate = System.nanoTime() - began > BUDGET_NS;
       boolean isFinal = FINAL.contains(refusal.reason());
       if (!mayPass || isLate || isFinal || Thread.currentThread().isInterrupted() || !pause(attempt)) throw refusal;
@@ -125,7 +127,7 @@ public final class Service {
     synchronized (this) {
       known = stubs;
     }
-    if (known == null) throw new LakeException(RefusalKind.UNAVAILABLE, "RPC_UNAVAILABLE", "not connected", Map.of());
+    if (known == null) throw new LakeException(ErrorKind.ERROR_KIND_UNAVAILABLE, "RPC_UNAVAILABLE", "not connected", Map.of());
     try {
       return once(call, known);
     } catch (StatusRuntimeException error) {

@@ -1,6 +1,7 @@
 package io.laketx.spark.service;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.laketx.v1.ErrorKind;
 import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -125,7 +126,7 @@ final class Tokens {
       throw denied("TOKEN_COMMAND_FAILED", error.getMessage(), error);
     } catch (InterruptedException stop) {
       Thread.currentThread().interrupt();
-      throw new LakeException(RefusalKind.UNAVAILABLE, "CANCELLED", "the statement was cancelled", Map.of(), stop);
+      throw new LakeException(ErrorKind.ERROR_KIND_UNAVAILABLE, "CANCELLED", "the statement was cancelled", Map.of(), stop);
     }
   }
 
@@ -141,6 +142,6 @@ final class Tokens {
   }
 
   private static LakeException denied(String reason, String message, Throwable cause) {
-    return new LakeException(RefusalKind.DENIED, reason, message, Map.of(), cause);
+    return new LakeException(ErrorKind.ERROR_KIND_DENIED, reason, message, Map.of(), cause);
   }
 }

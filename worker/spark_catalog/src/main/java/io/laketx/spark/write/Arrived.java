@@ -5,6 +5,7 @@ import io.laketx.spark.read.PartitionKey;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.KeySet;
+import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -20,7 +21,7 @@ record Arrived(
     List<long[]> hashes,
     Map<String, Roaring64NavigableMap> hidden,
     List<Moves.Landed> landed) {
-  private static final long KEYS_MAX = 10_000; // more are judged by bucket
+  private static final long KEYS_MAX = Limit.LIMIT_KEYS_NAMED_VALUE; // more are judged by bucket
 
   static Arrived of(WriterCommitMessage[] messages) {
     Arrived found = new Arrived(new ArrayList<>(), new ArrayList<>(), new LinkedHashMap<>(), new ArrayList<>());

@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
 import java.util.Arrays;
 import java.util.regex.Matcher;
@@ -29,7 +30,7 @@ import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 public final class Buckets {
   private static final Pattern NAME = Pattern.compile("laketx_(bucket|task)_([0-9]{1,9})(?:_([0-9]{1,9}))?");
   private static final long SPARK_SEED = 42;
-  private static final int TASKS_LEAST = 64; // so many buckets are a task each, whatever the session shuffles to
+  private static final int TASKS_LEAST = Limit.LIMIT_BUCKETS_A_TASK_VALUE; // so many buckets are a task each, whatever the session shuffles to
 
   private Buckets() {}
 

@@ -3,6 +3,7 @@ package io.laketx.spark.write;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Table;
 import java.util.Locale;
+import org.apache.spark.sql.catalyst.expressions.Cast$;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
@@ -24,7 +25,7 @@ import org.apache.spark.sql.types.TimestampType;
  * <p>Where the types say that a cast may lose something, the values are looked at: constants, and rows that are put in,
  * which are read once more for it. The types alone decide where that can't be done.
  */
-final class Casts {
+public final class Casts {
   private static final int FLOAT_DIGITS = 6; // so many decimal digits survive
   private static final int DOUBLE_DIGITS = 15;
 
@@ -62,6 +63,11 @@ final class Casts {
 
   private static boolean isSame(String name, String other) {
     return name.toLowerCase(Locale.ROOT).equals(other.toLowerCase(Locale.ROOT));
+  }
+
+  /** Whether every value can be cast, and stays what it is. */
+  public static boolean isSafe(DataType from, DataType to) {
+    return from.equals(to) || (Cast$.MODULE$.canUpCast(from, to) && !mayLose(from, to));
   }
 
   /** Whether a cast that succeeds may give another value. */

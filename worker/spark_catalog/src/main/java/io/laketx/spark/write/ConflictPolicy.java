@@ -3,6 +3,7 @@ package io.laketx.spark.write;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Conflict;
 import io.laketx.v1.ConflictRule;
+import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
 import java.util.Locale;
 import java.util.Set;
@@ -17,7 +18,7 @@ enum ConflictPolicy {
   /** Such an INSERT does so, too; another statement runs again. */
   RERUN;
 
-  static final int ATTEMPTS_MAX = 8;
+  static final int ATTEMPTS_MAX = Limit.LIMIT_ATTEMPTS_VALUE;
   private static final String OPTION = "on_conflict";
   private static final String SETTING = "spark.laketx.on_conflict";
   private static final String PROPERTY = "write.on_conflict";

@@ -4,6 +4,7 @@ import com.google.protobuf.ByteString;
 import io.laketx.spark.read.PartitionKey;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
+import io.laketx.v1.Limit;
 import io.laketx.v1.RowIdRange;
 import io.laketx.v1.Value;
 import java.io.ByteArrayInputStream;
@@ -25,9 +26,9 @@ import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
 /** Rows of an append table that a statement hides: a set of ids for each partition. */
 final class DeleteSets {
-  private static final int INLINE_BYTES_MAX = 256 << 10; // a larger one is kept in a file
-  private static final int TOUCHES_BYTES_MAX = 1 << 20; // beyond it is not said which files a set touches
-  private static final int RANGES_MAX = 1_024;
+  private static final int INLINE_BYTES_MAX = Limit.LIMIT_DELETE_SET_BYTES_VALUE; // a larger one is kept in a file
+  private static final int TOUCHES_BYTES_MAX = Limit.LIMIT_TOUCHES_BYTES_VALUE; // beyond it is not said which files a set touches
+  private static final int RANGES_MAX = Limit.LIMIT_ROW_RANGES_VALUE;
 
   private DeleteSets() {}
 

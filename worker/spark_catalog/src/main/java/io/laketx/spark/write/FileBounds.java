@@ -3,6 +3,7 @@ package io.laketx.spark.write;
 import io.laketx.v1.Column;
 import io.laketx.v1.ColumnStats;
 import io.laketx.v1.DataFile;
+import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
 import io.laketx.v1.Value;
 import java.math.BigDecimal;
@@ -24,7 +25,7 @@ import org.apache.parquet.schema.PrimitiveComparator;
 /** The statistics of a file that was just written, from its footer: smallest and largest values, and NULLs. */
 final class FileBounds {
   private static final int COLUMNS = 32; // leading ones; key, partition and NOT NULL columns always
-  private static final int TEXT_CHARS_MAX = 64; // longer ones are cut
+  private static final int TEXT_CHARS_MAX = Limit.LIMIT_STATISTICS_CHARS_VALUE; // longer ones are cut
 
   private FileBounds() {}
 

@@ -1,6 +1,7 @@
 package io.laketx.spark.write;
 
 import io.laketx.v1.DataFile;
+import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -23,9 +24,7 @@ import org.apache.spark.sql.types.DataType;
 final class GivenRows {
   private static final String ROWS = "write.inline.rows";
   private static final String BYTES = "write.inline.bytes";
-  private static final String ROWS_DEFAULT = "1000";
-  private static final String BYTES_DEFAULT = "262144";
-  private static final long COMMIT_BYTES_MAX = 1 << 20; // each part of it names all columns
+  private static final long COMMIT_BYTES_MAX = Limit.LIMIT_INLINE_COMMIT_BYTES_VALUE; // each part of it names all columns
   private static final Set<String> NOT_KEPT =
       Set.of("FEATURE_NOT_OFFERED", "FILE_KIND_INVALID", "INLINED_TOO_LARGE", "TOO_MANY_INLINED_ROWS");
 
@@ -33,12 +32,17 @@ final class GivenRows {
 
   /** Whether the statement that runs brings few rows, by the table's properties. */
   static boolean areFew(Table meta) {
-    long most = Long.parseLong(meta.getPropertiesOrDefault(ROWS, ROWS_DEFAULT));
+    long most = property(meta, ROWS, Limit.LIMIT_INLINE_ROWS_VALUE);
     return most > 0 && SparkPlans.bringsRows(most, bytesMax(meta));
   }
 
   private static long bytesMax(Table meta) {
-    return Long.parseLong(meta.getPropertiesOrDefault(BYTES, BYTES_DEFAULT));
+    return property(meta, BYTES, Limit.LIMIT_INLINE_BYTES_VALUE);
+  }
+
+  private static long property(Table meta, String name, long otherwise) {
+    String said = meta.getPropertiesOrDefault(name, "");
+    return said.isEmpty() ? otherwise : Long.parseLong(said);
   }
 
   /** Whether MetaService keeps rows, but not these: there are too many, or its store is of an earlier release. */

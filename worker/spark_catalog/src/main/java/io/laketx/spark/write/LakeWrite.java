@@ -131,7 +131,9 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     Casts.check(snapshot.meta(), options, true);
     reads = StatementReads.ofRows(snapshot, condition, before(), options);
     boolean isBlind = operation == Operation.OPERATION_INSERT && reads.areNone();
-    txn = begin(options.policy(snapshot.meta(), isBlind));
+    ConflictPolicy policy = options.policy(snapshot.meta(), isBlind);
+    if (!isBlind || policy == ConflictPolicy.FAIL) snapshot.look();
+    txn = begin(policy);
     if (isBlind) snapshot.written();
   }
 
@@ -164,6 +166,16 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   }
 
   private void commitAll(WriterCommitMessage[] messages) {
+    try {
+      commitGiven(messages);
+    } catch (LakeException refusal) {
+      // the table may be another one than an earlier statement saw, or the name another table's
+      if (snapshot.definition().isEmpty() || !txn.isUnbegun()) throw refusal;
+      Reruns.runUnbegun(txn, refusal);
+    }
+  }
+
+  private void commitGiven(WriterCommitMessage[] messages) {
     if (spread != null) {
       commit(Arrived.of(messages));
       return;

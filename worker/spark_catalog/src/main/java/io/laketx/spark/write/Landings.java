@@ -13,6 +13,7 @@ import io.laketx.spark.read.Shapes;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.read.Unit;
 import io.laketx.spark.service.LakeException;
+import io.laketx.v1.Limit;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Partition;
 import io.laketx.v1.Predicate;
@@ -47,7 +48,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * version that the statement reads; a later writer of that key conflicts with it.
  */
 final class Landings {
-  private static final int PARTITIONS_MAX = 1_000; // of more of them, all partitions are looked at
+  private static final int PARTITIONS_MAX = Limit.LIMIT_PARTITIONS_NAMED_VALUE; // of more of them, all partitions are looked at
 
   private Landings() {}
 

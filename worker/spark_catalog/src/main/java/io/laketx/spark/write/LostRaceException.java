@@ -1,8 +1,8 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.Conflict;
+import io.laketx.v1.ErrorKind;
 import java.util.Map;
 
 /** A lost race, with what the service said of it. */
@@ -13,7 +13,7 @@ final class LostRaceException extends LakeException {
   private final Conflict conflict;
 
   LostRaceException(String text, Conflict conflict) {
-    super(RefusalKind.STALE, REASON, text, Map.of());
+    super(ErrorKind.ERROR_KIND_STALE, REASON, text, Map.of());
     this.conflict = conflict;
   }
 

@@ -10,6 +10,7 @@ import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
 import io.laketx.v1.Column;
 import io.laketx.v1.DataFile;
+import io.laketx.v1.Limit;
 import io.laketx.v1.Partition;
 import io.laketx.v1.PartitionList;
 import io.laketx.v1.PartitionValue;
@@ -37,7 +38,7 @@ import org.apache.spark.sql.types.StructType;
  * of the columns it names partitions, whether they are there or not; otherwise it means those that are there.
  */
 public final class PartitionCondition {
-  private static final int NAMED_MAX = 1_000;
+  private static final int NAMED_MAX = Limit.LIMIT_PARTITIONS_NAMED_VALUE;
   private static final Set<String> KNOWN =
       Set.of(
           "=", "<=>", "<>", "<", "<=", ">", ">=", "IN", "IS_NULL", "IS_NOT_NULL", "STARTS_WITH", "AND", "OR", "NOT",

@@ -4,7 +4,7 @@ import io.laketx.spark.service.LakeException;
 import org.apache.spark.sql.execution.QueryExecution;
 
 /** Statements that lost a race and run again: they read the newest version then. */
-final class Reruns {
+public final class Reruns {
   private static final ThreadLocal<Attempt> ATTEMPT = ThreadLocal.withInitial(() -> new Attempt(1, null));
 
   /** One runs within the other. `lost`: the transaction of the one before; null before the first has lost. */
@@ -27,6 +27,16 @@ final class Reruns {
   static void runReplacement(WriteTransaction txn, LakeException lost) {
     if (!txn.reruns() || !Conflicts.END_IN.contains(lost.reason())) throw lost;
     run(txn, SparkPlans.replacement(), lost);
+  }
+
+  /** Runs the statement of a transaction again that could not begin; it looks at its table then. */
+  static void runUnbegun(WriteTransaction txn, LakeException refusal) {
+    run(txn, SparkPlans.execution(), refusal);
+  }
+
+  /** Whether the statement that this thread runs has been tried before. */
+  public static boolean isRerun() {
+    return ATTEMPT.get().number > 1;
   }
 
   /** Ends a transaction, and runs a statement again; throws what it lost by where that can't be, or would lose again. */

@@ -3,8 +3,10 @@ package io.laketx.spark.write;
 import io.laketx.v1.Column;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.FileKind;
+import io.laketx.v1.Limit;
 import io.laketx.v1.Partition;
 import io.laketx.v1.PartitionValue;
+import io.laketx.v1.RowOp;
 import io.laketx.v1.Table;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -20,9 +22,9 @@ import org.apache.spark.sql.types.DataType;
  * primary-key table by the key within them.
  */
 final class RowFiles {
-  static final byte UPSERT = 0;
-  static final byte TOMBSTONE = 1;
-  private static final int KEYS_MAX = 10_000; // more are judged by bucket
+  static final byte UPSERT = RowOp.ROW_OP_UPSERT_VALUE;
+  static final byte TOMBSTONE = RowOp.ROW_OP_TOMBSTONE_VALUE;
+  private static final int KEYS_MAX = Limit.LIMIT_KEYS_NAMED_VALUE; // more are judged by bucket
 
   private final Staging staging;
   private final Table meta;

@@ -4,10 +4,10 @@ import io.laketx.spark.read.LakeScan;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.read.TableRead;
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.Change;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
+import io.laketx.v1.ErrorKind;
 import io.laketx.v1.ListVersionsRequest;
 import io.laketx.v1.Operation;
 import io.laketx.v1.Read;
@@ -142,7 +142,7 @@ final class StatementReads {
           new TransactionBegin(operation, schemaVersion, version(), declared(), elsewhere(), policy, options);
       return WriteTransaction.begin(snapshot, how, isNow);
     } catch (LakeException error) {
-      if (readsAll || areNone() || error.kind() != RefusalKind.INVALID) throw error;
+      if (readsAll || areNone() || error.kind() != ErrorKind.ERROR_KIND_INVALID) throw error;
       readsAll = true;
       return begin(operation, schemaVersion, policy, options, isNow);
     }
@@ -171,7 +171,7 @@ final class StatementReads {
     try {
       return commit.get();
     } catch (LakeException error) {
-      if (readsAll || areNone() || error.kind() != RefusalKind.INVALID) throw error;
+      if (readsAll || areNone() || error.kind() != ErrorKind.ERROR_KIND_INVALID) throw error;
       readsAll = true;
       return commit.get();
     }

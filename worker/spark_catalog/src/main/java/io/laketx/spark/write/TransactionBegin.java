@@ -35,8 +35,9 @@ record TransactionBegin(
             .setTableId(snapshot.tableId())
             .setOperation(operation)
             .setSchemaVersion(schemaVersion)
-            .setReadVersion(readVersion)
+            .setDefinition(snapshot.definition())
             .addAllReads(reads);
+    if (snapshot.definition().isEmpty()) intent.setReadVersion(readVersion); // else it reads nothing, and the head counts
     List<TableIntent> besides = others.stream().map(OtherReads::intent).toList();
     return unnamed(snapshot.service(), options).addTables(intent).addAllTables(besides).build();
   }

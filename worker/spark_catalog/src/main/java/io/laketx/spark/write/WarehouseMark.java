@@ -5,6 +5,7 @@ import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.GetWarehouseRequest;
+import io.laketx.v1.Limit;
 import io.laketx.v1.ListFilesRequest;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.SetWarehouseRequest;
@@ -32,7 +33,7 @@ import org.slf4j.LoggerFactory;
 final class WarehouseMark {
   private static final Logger LOG = LoggerFactory.getLogger(WarehouseMark.class);
   private static final String PLACE = "/_laketx/warehouse.json";
-  private static final int TABLES_LOOKED_AT = 20;
+  private static final int TABLES_LOOKED_AT = Limit.LIMIT_TABLES_LOOKED_AT_VALUE;
   private static final Pattern SERVICE = Pattern.compile("\"service_id\"\\s*:\\s*\"([^\"]*)\"");
   private static final Pattern EPOCH = Pattern.compile("\"history_epoch\"\\s*:\\s*\"([^\"]*)\"");
   private static final Map<String, String> SCHEMES = Map.of("s3a", "s3", "s3n", "s3");

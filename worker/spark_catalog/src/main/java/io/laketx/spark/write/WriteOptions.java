@@ -5,6 +5,7 @@ import com.google.protobuf.Parser;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.AppVersion;
 import io.laketx.v1.BeginTransactionRequest;
+import io.laketx.v1.Limit;
 import io.laketx.v1.PartitionList;
 import io.laketx.v1.Table;
 import io.laketx.v1.TableIntent;
@@ -32,7 +33,7 @@ public final class WriteOptions {
   private static final String STAGE = "stage";
   private static final String PARTITIONS = "partitions";
   private static final String READS = "reads";
-  private static final int APP_ID_CHARS_MAX = 256;
+  private static final int APP_ID_CHARS_MAX = Limit.LIMIT_APP_ID_CHARS_VALUE;
   private static final Pattern COLUMN = Pattern.compile("\\s*(?:`((?:[^`]|``)+)`|([^`,]+?))\\s*(?:,|$)");
 
   private final CaseInsensitiveStringMap options;

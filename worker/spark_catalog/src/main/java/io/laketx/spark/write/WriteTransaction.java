@@ -3,7 +3,6 @@ package io.laketx.spark.write;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.read.SqlTransaction;
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.spark.service.Service;
 import io.laketx.spark.service.SessionFrame;
 import io.laketx.v1.AbortTransactionRequest;
@@ -15,6 +14,7 @@ import io.laketx.v1.CommitTransactionResponse;
 import io.laketx.v1.Conflict;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
+import io.laketx.v1.ErrorKind;
 import io.laketx.v1.Operation;
 import io.laketx.v1.RegisterFilesRequest;
 import io.laketx.v1.RenewTransactionRequest;
@@ -114,7 +114,8 @@ final class WriteTransaction {
     WarehouseMark.leave(snapshot.service());
     if (!how.options().stage().isEmpty()) return new WriteTransaction(snapshot, how, how.options().stage());
     WriteTransaction found = new WriteTransaction(snapshot, how, how.request(snapshot));
-    found.beginSoon(isNow || snapshot.ageMs() > BEGIN_AFTER_MS);
+    boolean mayRunAgain = !snapshot.definition().isEmpty(); // for its definition: the commit finds out
+    if (!mayRunAgain) found.beginSoon(isNow || snapshot.ageMs() > BEGIN_AFTER_MS);
     return found;
   }
 
@@ -157,8 +158,8 @@ final class WriteTransaction {
       Conflict doomed = beginNow();
       if (doomed != null) stop(Conflicts.of(doomed, snapshot.meta().getName()));
     } catch (LakeException error) {
-      if (error.kind().mayPass()) beginLater();
-      else if (error.kind() != RefusalKind.INVALID || !dropReads()) stop(error);
+      if (error.mayPass()) beginLater();
+      else if (error.kind() != ErrorKind.ERROR_KIND_INVALID || !dropReads()) stop(error);
       else beginByItself();
     }
   }
@@ -177,6 +178,11 @@ final class WriteTransaction {
 
   String id() {
     return txnId;
+  }
+
+  /** Whether the service has refused to begin it, if it was asked and has answered. */
+  synchronized boolean isUnbegun() {
+    return begin != null && !mayHaveCommitted;
   }
 
   private boolean resubmits() {
@@ -313,7 +319,7 @@ final class WriteTransaction {
     try {
       return snapshot.service().ask(stubs -> SessionFrame.send(stubs, calls, this::heard)).getCommit();
     } catch (LakeException error) {
-      mayHaveCommitted = error.kind() == RefusalKind.UNAVAILABLE;
+      mayHaveCommitted = error.kind() == ErrorKind.ERROR_KIND_UNAVAILABLE;
       if (mayHaveCommitted) WriteResults.unknown(options.result(), commit.getTxnId());
       throw error;
     }
@@ -383,7 +389,7 @@ final class WriteTransaction {
           snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
       if (answer.hasDoomed() && stops()) stop(Conflicts.of(answer.getDoomed(), snapshot.meta().getName()));
     } catch (LakeException error) {
-      if (error.kind().mayPass()) return;
+      if (error.mayPass()) return;
       stop(error);
     }
   }
