@@ -413,10 +413,10 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
                 with suppress(InputError):  # the columns may have changed
                     write = plan(self.view)
                     if write.is_one_call and write.has_all_columns:
-                        return [replace(write, app=options.app)]
+                        return [write.named(options.app)]
             write = plan(self.refresh().view)
             self.view = write.table  # it may have added columns
-            return [replace(write, app=options.app), *write.elsewhere]
+            return [write.named(options.app), *write.elsewhere]
 
         check_policy(options.on_conflict, is_insert=is_insert)
         return run_writes(self.lake, planned, on_conflict=options.on_conflict, message=options.message)[0]

@@ -317,7 +317,7 @@ class Verbs(ABC, Generic[Answer]):
 
 def _begun_first(given: Given, write: Write) -> Write:
     """The write; it begins before its rows are read if that may take long, and so not in the call that commits it."""
-    return given.noted(replace(write, is_one_call=write.is_one_call and not given.is_lazy))
+    return given.noted(replace(write, is_one_call=False) if write.is_one_call and given.is_lazy else write)
 
 
 def _by_spark(plan: Callable[[], Write], why: NotPlainError) -> Write:

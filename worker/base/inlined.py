@@ -13,6 +13,7 @@ from worker.base.table_view import TableView
 Content: TypeAlias = bytes  # of an inlined file: a stream of Arrow
 CONTINUES: Final = b"\xff\xff\xff\xff"  # before the size of each part of a stream
 END: Final = CONTINUES + bytes(4)
+OPTIONS: Final = pa.ipc.IpcWriteOptions()  # pyarrow looks for others in the environment each time if none are given
 
 
 def fetch_rows(table: TableView, files: Iterable[common_pb2.DataFile]) -> None:
@@ -49,6 +50,6 @@ def joined(contents: Sequence[Content]) -> Content:
 def content_of(rows: pa.Table) -> Content:
     """An inlined file with these rows."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as out:
+    with pa.ipc.new_stream(sink, rows.schema, options=OPTIONS) as out:
         out.write_table(rows.combine_chunks())
     return bytes(sink.getvalue())

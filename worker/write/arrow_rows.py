@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -49,8 +50,11 @@ def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
         else:
             target = Target(field.type, column.name, meta.name, is_exact=column.name in exact)
             columns.append(column_as(rows.column(at), target))
-            check_not_null(columns[-1], read_type(column.type), column.nullable, column.name, meta.name)
+            check_not_null(columns[-1], _kind_of(column.type), column.nullable, column.name, meta.name)
     return pa.table(columns, schema=schema)
+
+
+_kind_of: Final = lru_cache(maxsize=1 << 10)(read_type)  # small writes ask for the same ones again and again
 
 
 def check_names(names: Sequence[str], meta: catalog_pb2.Table) -> None:

@@ -207,6 +207,9 @@ class _Parts:
     def __iter__(self) -> Iterator[pa.Table]:
         if isinstance(self._rows, pa.Table):
             count = max(1, len(self._rows) * FILE_BYTES // max(self._rows.nbytes, 1))
+            if count >= len(self._rows) > 0:
+                yield self._rows
+                return
             yield from (self._rows.slice(begin, count) for begin in range(0, len(self._rows), count))
             return
         waiting: list[pa.RecordBatch] = []

@@ -28,8 +28,11 @@ CONTENT_BYTES_MAX: Final = common_pb2.LIMIT_INLINE_COMMIT_BYTES  # of a commit: 
 
 def are_few(meta: catalog_pb2.Table, rows: pa.Table) -> bool:
     """Whether the rows of a write are few enough, by the table's properties."""
-    most = {name: int(meta.properties.get(name, default)) for name, default in DEFAULTS.items()}
-    return len(rows) <= most[ROWS] and rows.nbytes <= most[BYTES]
+    return len(rows) <= _most(meta, ROWS) and rows.nbytes <= _most(meta, BYTES)
+
+
+def _most(meta: catalog_pb2.Table, name: str) -> int:
+    return int(meta.properties[name]) if name in meta.properties else DEFAULTS[name]
 
 
 def inlined_file(stage: Stage, path: str, rows: pa.Table, kind: common_pb2.FileKind.ValueType) -> common_pb2.DataFile:

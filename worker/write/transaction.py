@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, MetaServiceError, Transaction
@@ -105,6 +106,10 @@ class Write:
     def at(self, version: int) -> Write:
         """The same write, judged against the commits after this version."""
         return replace(self, read_version=version)
+
+    def named(self, app: common_pb2.AppVersion | None) -> Write:
+        """The same write, as an application's version."""
+        return self if app is None else replace(self, app=app)
 
     @property
     def begins_at(self) -> int:
@@ -442,7 +447,12 @@ def _commits(
 
 
 def _operation(write: Write) -> str:
-    return word(common_pb2.Operation.Name(write.operation), "OPERATION_").lower()
+    return _operation_name(write.operation)
+
+
+@cache
+def _operation_name(operation: common_pb2.Operation.ValueType) -> str:
+    return word(common_pb2.Operation.Name(operation), "OPERATION_").lower()
 
 
 def _tell(write: Write, event: str, version: int, txn_id: str, level: int = logging.INFO) -> None:
