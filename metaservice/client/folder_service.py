@@ -50,7 +50,7 @@ ADDRESS: Final = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}\Z") 
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+\Z")  # any other letter means something in an address
 SERVE: Final = (sys.executable, "-m", "metaservice")
 NO_TLS: Final = ("--tls-cert", "", "--tls-key", "", "--tls-client-ca", "")  # whatever the environment says
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)

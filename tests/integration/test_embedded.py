@@ -79,6 +79,13 @@ def create(client: MetaClient) -> str:
     return client.create_table(table).table_id
 
 
+def test_a_server_runs_the_code_of_its_client(lake: Path) -> None:
+    """Not that of another installation: Python looks first where the process begins."""
+    with open_folder(lake):
+        [pid] = servers(lake)
+        assert (Path(f"/proc/{pid}/cwd").resolve(), Path(folder_service.__file__).parents[2]) == (ROOT, ROOT)
+
+
 def test_six_processes_race_and_servers_are_killed(lake: Path) -> None:
     command = [sys.executable, "-m", "tests.integration.embedded_writer", str(lake)]
     writers = [
