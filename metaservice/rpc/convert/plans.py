@@ -21,7 +21,7 @@ from metaservice.core.table.rows import ColumnType
 from metaservice.core.varint import varint
 from metaservice.rpc.convert import answers, wire
 from metaservice.rpc.convert.client_features import ANY, Reader
-from metaservice.rpc.convert.paging import FRAME_BYTES, Room
+from metaservice.rpc.convert.paging import Room
 from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import Increment
 from metaservice.service.read.planning import Planning
@@ -175,7 +175,10 @@ def scan_answers(
             payload += CONTENT + varint(len(content)) + content
         return _framed(entry, payload)
 
-    entries = map(frame, reader.shown(found.entries()))
+    if with_rows and reader.knows_inlined:
+        entries = found.answered(frame, without_stats)
+    else:
+        entries = map(frame, reader.shown(found.entries()))
     yield from entry_answers(found.version, entries, lambda: _told(found) if explain else b"", first=first, each=each)
 
 
@@ -193,7 +196,7 @@ def entry_answers(
 ) -> Iterator[bytes]:
     """PlanScanResponse or ListFilesResponse, which share their fields, as bytes of about PART_BYTES each.
 
-    `last` ends the last one.
+    `entries` are fields of it, one or several at once; `last` ends the last part.
     """
     head = b"\x08" + varint(version) + each
     parts, left = [head + first], limits.PART_BYTES - len(first)
@@ -202,14 +205,19 @@ def entry_answers(
         if length > left and (len(parts) > 1 or first):
             yield b"".join(parts)
             parts, left, first = [head], limits.PART_BYTES, b""
-        parts += (b"\x12", varint(length), entry)
-        left -= length + FRAME_BYTES
+        parts.append(entry)
+        left -= length
     parts.append(last())
     yield b"".join(parts)
 
 
 def live_entry(entry: PlannedEntry) -> bytes:
     """A LiveEntry around the stored payload."""
+    return _live_entry(entry, _payload(entry))
+
+
+def listed(entry: PlannedEntry) -> bytes:
+    """The same as a field of an answer."""
     return _framed(entry, _payload(entry))
 
 
@@ -228,6 +236,12 @@ def _without_stats(entry: PlannedEntry) -> bytes:
 
 
 def _framed(entry: PlannedEntry, payload: bytes) -> bytes:
+    """A LiveEntry as a field of an answer, which all answers have under this number."""
+    found = _live_entry(entry, payload)
+    return b"\x12" + varint(len(found)) + found
+
+
+def _live_entry(entry: PlannedEntry, payload: bytes) -> bytes:
     tag = b"\x12" if entry.is_delete_set else b"\x0a"
     return tag + varint(len(payload)) + payload + _versions(entry.data_version, entry.added)
 

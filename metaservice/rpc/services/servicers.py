@@ -144,7 +144,7 @@ class ReadServicer(PinMethods, ScanMethods, MarkMethods, read_pb2_grpc.ReadServi
         table = self._table(request.table_id)
         version = self._calls.reads.check_version(table, request.version if request.HasField("version") else None)
         shown = Reader.of(context).shown(self._calls.reads.list_files(table, version))
-        return plans.entry_answers(version, map(plans.live_entry, shown))
+        return plans.entry_answers(version, map(plans.listed, shown))
 
     def Watch(self, request: read_pb2.WatchRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
         return self._watches.open(request, context)

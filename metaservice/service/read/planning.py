@@ -9,6 +9,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.predicates import Predicate
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.views import TableView
+from metaservice.service.read.answer_memory import AnswerMemory
 from metaservice.service.read.increments import Increment, difference, log, logical_before
 from metaservice.service.read.reads import Reads, Resolved
 from metaservice.service.read.scan import Scan, Wanted
@@ -23,11 +24,12 @@ class Planning:
         self._decider = decider
         self._reads = reads
         self._memory = StatsMemory()
+        self._answers = AnswerMemory()
 
     def scan(self, table: TableView, wanted: Wanted) -> Scan:
         cursor = self._decider.state.store.cursor()
         self._decider.state.check_readable(table, wanted.version)
-        return Scan(table, cursor, wanted, self._memory)
+        return Scan(table, cursor, wanted, self._memory, self._answers)
 
     def _since(self, table: TableView, version: int) -> StoreCursor:
         """An increment needs every commit after its begin: a version that only a pin holds is not enough."""

@@ -2,14 +2,15 @@
 
 A partition's entries are adjacent in the index, so a plan seeks from partition to partition and evaluates the condition
 on partitions once each. For an older version it adds the spans that held it (`keys.span_key`). The statistics of a
-partition are cached with their version; the log brings them to a later one.
+partition are cached with their version; the log brings them to a later one. So are the entries of a whole table with
+inlined rows, as they are answered.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,13 +19,15 @@ from metaservice.core.errors import BrokenInvariantError, ErrorKind, MetaError
 from metaservice.core.table.predicates import TRUE, Predicate, truth
 from metaservice.core.table.pruning import NO_PRUNING, Pruning, Row, Test, choose, conjuncts, exactly, leading_values
 from metaservice.service.decider.views import TableView
+from metaservice.service.read.answer_memory import NOTHING, Answered, AnswerMemory
 from metaservice.service.read.increments import added_by
 from metaservice.service.read.stats_memory import Part, Seen, SeenPartition, StatsMemory
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end
-from metaservice.store.records.plans import StoredEntry, decode_stored, inlined_content, removed_of
+from metaservice.store.records.plans import StoredEntry, decode_few_added, decode_stored, inlined_content, removed_of
 
 COMMITS_FOLLOWED_MAX = 100
+ANSWERS_FOLLOWED_MAX = 1_000  # commits, and entries: about as fast as reading as many anew
 NARROW_PARTITIONS_MAX = 100
 NARROW_FILES_MAX = 10_000
 
@@ -72,7 +75,9 @@ class Explanation:
 class Scan:
     """A plan in progress: iterate `entries` once, in one thread; then the explanation is complete."""
 
-    def __init__(self, table: TableView, cursor: StoreCursor, wanted: Wanted, memory: StatsMemory) -> None:
+    def __init__(
+        self, table: TableView, cursor: StoreCursor, wanted: Wanted, memory: StatsMemory, answers: AnswerMemory
+    ) -> None:
         self.version = wanted.version
         self.explanation = Explanation()
         self._raw_id = table.raw_id
@@ -80,6 +85,7 @@ class Scan:
         self._cursor = cursor
         self._wanted = wanted
         self._memory = memory
+        self._answers = answers
         self._is_narrow = False
         past = keys.past_from(self._raw_id, wanted.version + 1), prefix_end(keys.past_prefix(self._raw_id))
         last = next(iter(cursor.scan_back(*past)), None)
@@ -102,6 +108,59 @@ class Scan:
             for partition in self._partitions(prefixes):
                 if self._ruled_out(partition) is None:
                     yield from self._partition(partition)
+
+    def answered(self, shown: Callable[[StoredEntry], bytes], form: Hashable) -> Iterator[bytes]:
+        """The entries as they are shown, one or several at once. The same form always shows the same.
+
+        Those of a whole table with inlined rows are remembered.
+        """
+        if self._wanted.explain or not self._is_whole() or not self._has_inlined():
+            yield from map(shown, self.entries())
+            return
+        asked = (self._raw_id, form)
+        known = self._answers.recall(asked)
+        if known is not None and known.version < self.version:
+            known = self._extended(known, shown)
+            if known is not None:
+                self._answers.keep(asked, known)
+        if known is not None and known.version == self.version:
+            yield from known.pieces
+            return
+        kept: list[bytes] = []
+        size, last = 0, b""
+        for entry in self.entries():
+            found = shown(entry)
+            yield found
+            size += len(found)
+            if size <= self._answers.bytes_max:
+                kept.append(found)
+                last = self._key(entry)
+        if size <= self._answers.bytes_max:
+            self._answers.keep(asked, NOTHING.extended(self.version, last, kept))
+
+    def _extended(self, known: Answered, shown: Callable[[StoredEntry], bytes]) -> Answered | None:
+        """An older answer after the commits since; None unless all that they did was to add entries behind its last."""
+        if self.version - known.version > ANSWERS_FOLLOWED_MAX:
+            return None
+        found: dict[bytes, StoredEntry] = {}
+        for version in range(known.version + 1, self.version + 1):
+            raw = self._cursor.get(keys.commit_key(self._raw_id, version))
+            added = None if raw is None else decode_few_added(raw)
+            if added is None or len(found) > ANSWERS_FOLLOWED_MAX:
+                return None
+            found |= {self._key(entry): entry for entry in added}
+        order = sorted(found)
+        if order and order[0] <= known.last:
+            return None
+        return known.extended(self.version, order[-1] if order else known.last, (shown(found[key]) for key in order))
+
+    def _key(self, entry: StoredEntry) -> bytes:
+        return keys.live_key(self._raw_id, entry.partition, entry.bucket, entry.path)
+
+    def _has_inlined(self) -> bool:
+        """Whether the table has inlined rows; without them its entries are quickly read."""
+        counts = self._cursor.get(keys.inlined_count_key(self._raw_id))
+        return counts is not None and keys.decode_counts(counts)[0] > 0
 
     def content(self, path: str) -> bytes:
         """The rows of an inlined file among the entries, as the plan's cursor sees them."""

@@ -30,6 +30,14 @@ def removed_of(raw: bytes, partition: str) -> list[tuple[int, str]]:
     return [(ref.bucket, ref.path) for ref in pb.CommitRecord.FromString(raw).removed if ref.partition == partition]
 
 
+def decode_few_added(raw: bytes) -> list[StoredEntry] | None:
+    """The entries of a commit that only added some, no more than its record has room for; None of any other."""
+    record = pb.CommitRecord.FromString(raw)
+    if record.removed or record.added_chunks:
+        return None
+    return [complete(entry, record.version) for entry in record.added]
+
+
 def complete(entry: StoredEntry, version: int) -> StoredEntry:
     """Fills in versions: the first release stored none in chunks; both are the commit's."""
     entry.data_version = entry.data_version or version

@@ -18,6 +18,7 @@ SET_HEAD = "        table.head, table.last_time_us = commit.version, commit.time
 PUBLISH_EARLY = "        state.views.publish(table.view())\n"
 PUT_OPEN = '            self.batch.put(keys.open_key(raw), b"")\n'
 SERVICE = "metaservice/service/"
+REMEMBERED = ("tests/arrow/test_remembered_plans.py",)
 
 BUGS: Final = (
     Bug(
@@ -120,6 +121,24 @@ BUGS: Final = (
         SERVICE + "decider/naming.py",
         (("    if state.queries.is_taken(name) and", "    if view and state.queries.is_taken(name) and"),),
         own_tests=("tests/integration/test_views.py", "-k", "one_name"),
+    ),
+    Bug(
+        "a remembered plan keeps entries that a commit removed",
+        "metaservice/store/records/plans.py",
+        (("if record.removed or record.added_chunks:", "if record.added_chunks:"),),
+        own_tests=REMEMBERED,
+    ),
+    Bug(
+        "a remembered plan of an older version answers for a newer one",
+        SERVICE + "read/scan.py",
+        (("known = self._extended(known, shown)", "known = known._replace(version=self.version)"),),
+        own_tests=REMEMBERED,
+    ),
+    Bug(
+        "a remembered plan has new entries behind all others, wherever they belong",
+        SERVICE + "read/scan.py",
+        (("order[0] <= known.last:", "not order[0]:"),),
+        own_tests=REMEMBERED,
     ),
     Bug(
         "the rows of an inlined file outlive its last version",

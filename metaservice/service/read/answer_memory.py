@@ -1,0 +1,69 @@
+"""A cache of the entries of whole tables with inlined rows, as plans answered them last.
+
+The rows of such entries are looked up one by one; a table that many commits wrote has thousands. What a plan answered
+at a version stays true, so it is kept with its version, and extended by the commits that only added entries behind it.
+It is made from the store alone, and can be dropped at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from contextlib import suppress
+from threading import Lock
+from typing import Final, NamedTuple
+
+from cachetools import LRUCache
+
+from metaservice.core import limits
+
+PIECE_BYTES: Final = 64 * 1024
+
+Asked = tuple[bytes, Hashable]  # a table, and the form of its entries
+
+
+class Answered(NamedTuple):
+    """All entries at a version, in the order of their keys, as bytes. Immutable: threads share it."""
+
+    version: int
+    last: bytes  # the key of the last entry
+    pieces: tuple[bytes, ...]
+
+    def extended(self, version: int, last: bytes, entries: Iterable[bytes]) -> Answered:
+        """With more entries behind these, at a later version."""
+        pieces = list(self.pieces)
+        end = [pieces.pop()] if pieces else []
+        size = sum(map(len, end))
+        for entry in entries:
+            if size + len(entry) > PIECE_BYTES and end:
+                pieces.append(b"".join(end))
+                end, size = [], 0
+            end.append(entry)
+            size += len(entry)
+        return Answered(version, last, (*pieces, b"".join(end)))
+
+
+NOTHING: Final = Answered(0, b"", ())
+
+
+class AnswerMemory:
+    """What was answered of tables lately. Threads share it."""
+
+    def __init__(self, bytes_max: int = limits.PLAN_BYTES_REMEMBERED_MAX) -> None:
+        self.bytes_max: Final = bytes_max
+        self._answers: LRUCache[Asked, Answered] = LRUCache(bytes_max, getsizeof=_bytes)
+        self._lock = Lock()
+
+    def recall(self, asked: Asked) -> Answered | None:
+        with self._lock:
+            return self._answers.get(asked)
+
+    def keep(self, asked: Asked, answered: Answered) -> None:
+        """Stores the newest answer."""
+        with self._lock, suppress(ValueError):  # larger than all the room
+            before = self._answers.get(asked)
+            if before is None or before.version < answered.version:
+                self._answers[asked] = answered
+
+
+def _bytes(answered: Answered) -> int:
+    return sum(map(len, answered.pieces)) + len(answered.last)
