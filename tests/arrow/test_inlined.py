@@ -26,6 +26,8 @@ from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, da
 from worker.base.arrow_shapes import arrow_schema
 from worker.base.inlined import content_of, joined, rows_in
 from worker.base.schema import OP
+from worker.read.plans import entries_of
+from worker.read.version_rows import VersionRows
 from worker.write.arrow_parts import write_parts
 from worker.write.stages import Stage
 
@@ -281,6 +283,39 @@ def test_versions_and_increments_survive_overwrites_restores_and_a_restart(tmp_p
         assert table.to_arrow(since=0, until=3).num_rows == 3
         assert not [one for progress in lake.client.check() for one in progress.problems]
         assert data_files(table) == []
+
+
+def test_inlined_changes_of_keys_are_read_together_as_one_by_one(lake: Lake) -> None:
+    chance = random.Random(5)
+    table = lake.create_table(
+        "together",
+        "id bigint, v string",
+        primary_key=["id"],
+        buckets=2,
+        properties={"compaction.enabled": "false", "write.inline.rows": "20"},
+    )
+    wanted: dict[int, str] = {}
+    for number in range(150):
+        ids = chance.sample(range(60), chance.choice([1, 3, 30]))  # the most go to a file
+        if number in {50, 100}:
+            table.add_columns(f"note{number} string")
+        if chance.random() < 0.25:
+            table.delete(keys=ids)
+            wanted = {key: value for key, value in wanted.items() if key not in ids}
+        else:
+            table.upsert([{"id": key, "v": str(number)} for key in ids])
+            wanted |= dict.fromkeys(ids, str(number))
+        if number % 10 == 9:
+            found = table.to_arrow()
+            assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == wanted, number
+            assert len(found) == len(wanted)
+            assert table.count() == len(wanted)
+            assert table.to_arrow(where="v > '5'").num_rows == sum(value > "5" for value in wanted.values())
+            reader = VersionRows(table.view, table.resolve())
+            entries = entries_of(table.view, table.resolve())
+            names = reader.schema.names
+            singly = reader.visit(entries, lambda one: reader.visible(one, names, None, float("inf")), None)  # noqa: B023
+            assert found.to_pylist() == [row for part in singly for row in part.to_pylist()]
 
 
 # -- bounds, and what is refused ---------------------------------------------------------------------------------------

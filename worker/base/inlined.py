@@ -35,15 +35,21 @@ def rows_in(content: Content) -> pa.Table:
     return pa.ipc.open_stream(content).read_all().combine_chunks()
 
 
+def head_of(content: Content) -> bytes:
+    """Its schema, as bytes; all of a stream in Arrow's old format, which no other continues."""
+    return content[: 8 + int.from_bytes(content[4:8], "little")] if content.startswith(CONTINUES) else content
+
+
 def joined(contents: Sequence[Content]) -> Content:
     """The rows of several inlined files of a schema version, as those of one.
 
     A stream is its schema, batches, and an end. Where the schemas are the same bytes, as those of one kind of writer
     are, only the batches are put together: reading the schemas is most of the time that small streams take.
     """
-    head = contents[0][: 8 + int.from_bytes(contents[0][4:8], "little")]
-    if head.startswith(CONTINUES) and all(one.startswith(head) and one.endswith(END) for one in contents):
-        return b"".join([head, *(one[len(head) : -len(END)] for one in contents), END])
+    head = head_of(contents[0])
+    begin, end = len(head), -len(END)
+    if head.startswith(CONTINUES) and {(one[:begin], one[end:]) for one in contents} == {(head, END)}:
+        return b"".join([head, *[one[begin:end] for one in contents], END])
     return content_of(pa.concat_tables(map(rows_in, contents)))
 
 

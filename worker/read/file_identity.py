@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedFile:
+class ScannedFile(NamedTuple):
     """A file of a plan, with the ids of its rows that are hidden."""
 
     file: common_pb2.DataFile
     data_version: int
-    hidden: BitMap64 | None = field(default=None, compare=False)
+    hidden: BitMap64 | None = None
 
 
 def row_ids(file: common_pb2.DataFile) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from pyroaring import BitMap64
 
@@ -41,7 +40,7 @@ def _hide(
     hidden = hidden_ids(table, [(one.file, one.data_version) for one in files], sets)
     for one, found in zip(files, hidden, strict=True):
         if len(found) < one.file.rows or one.file.carries_row_ids:
-            yield replace(one, hidden=found or None)
+            yield one._replace(hidden=found or None)
 
 
 def hidden_ids(

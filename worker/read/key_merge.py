@@ -6,8 +6,9 @@ They are found from the key columns alone, bucket by bucket, with polars.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from protos.laketx.v1 import common_pb2
 from worker.base.footers import in_threads
-from worker.base.inlined import Content, rows_in
+from worker.base.inlined import Content, head_of, joined, rows_in
 from worker.base.schema import OP, TOMBSTONE
 from worker.base.storage import is_local, open_to_read, storage
 from worker.base.table_view import TableView
@@ -157,28 +158,39 @@ def _by_file(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> 
 
 def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]]:
     """The key columns of all rows as k0, k1…, the tombstones among them, and the number of rows of each file."""
-    tables, gone = [], []
-    for file, read in zip(files, _read_each(files), strict=True):
-        keys = [_plain(read.column(name)) for name in file.key_columns]
+    tables, gone, counts = [], [], []
+    runs = [list(run) for _, run in groupby(files, _alike)]
+    for run, read in zip(runs, _read_each(runs), strict=True):
+        keys = [_plain(read.column(name)) for name in run[0].key_columns]
         tables.append(pa.table(keys, names=[f"k{at}" for at in range(len(keys))]))
-        gone.append(read.column(OP).to_numpy() == TOMBSTONE if file.is_delta else np.zeros(len(read), bool))
+        gone.append(read.column(OP).to_numpy() == TOMBSTONE if run[0].is_delta else np.zeros(len(read), bool))
+        counts += [one.rows for one in run] if len(run) > 1 else [len(read)]
     whole = pl.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
     if not isinstance(whole, pl.DataFrame):
         raise TypeError("a table of keys")
-    return whole, np.concatenate(gone), [len(one) for one in tables]
+    flags = np.concatenate(gone)
+    if sum(counts) != len(flags):
+        raise ValueError("inlined files have more or fewer rows than their entries say")
+    return whole, flags, counts
 
 
-def _read_each(files: Sequence[KeyFile]) -> Iterable[pa.Table]:
-    """The key columns of each file, and its tombstones; from an object store of several files at once."""
-    if any(not is_local(storage(file.path)[0]) for file in files if not file.content):
-        return in_threads(_read_keys_of, files)
-    return map(_read_keys_of, files)
+def _alike(file: KeyFile) -> Hashable:
+    """The same for inlined files that can be read as one."""
+    return (file.key_columns, file.is_delta, head_of(file.content)) if file.content else file.at
 
 
-def _read_keys_of(file: KeyFile) -> pa.Table:
+def _read_each(runs: Sequence[Sequence[KeyFile]]) -> Iterable[pa.Table]:
+    """The key columns of each file, or of inlined ones together, and the tombstones; from an object store at once."""
+    if any(not is_local(storage(run[0].path)[0]) for run in runs if not run[0].content):
+        return in_threads(_read_keys_of, runs)
+    return map(_read_keys_of, runs)
+
+
+def _read_keys_of(run: Sequence[KeyFile]) -> pa.Table:
+    file = run[0]
     names = [*file.key_columns, *([OP] if file.is_delta else [])]
     if file.content:
-        return rows_in(file.content).select(names)
+        return rows_in(joined([one.content for one in run])).select(names)
     lake, path = storage(file.path)
     with open_to_read(lake, path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", binary_type=pa.binary_view())

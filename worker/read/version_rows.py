@@ -8,9 +8,11 @@ groups by their bounds, other columns.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate, groupby, islice
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -19,7 +21,7 @@ import pyarrow as pa
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import arrow_schema, column_field
 from worker.base.in_parallel import Source, in_parallel
-from worker.base.inlined import joined
+from worker.base.inlined import head_of, joined
 from worker.base.schema import OP, ROW_ID, TOMBSTONE
 from worker.base.storage import is_local, storage
 from worker.base.table_view import TableView
@@ -117,7 +119,7 @@ class VersionRows:
     def _sources(self, where: Predicate | None) -> list[Source[FileToRead]]:
         entries = self._entries(where)
         if self._table.meta.primary_key:
-            return self.sources(entries, where)
+            return self._keyed(_files(entries), where, self._merged_together)
         return self._together(self._appended_files(entries))
 
     def _entries(self, where: Predicate | None) -> list[common_pb2.LiveEntry]:
@@ -131,20 +133,24 @@ class VersionRows:
     ) -> list[Source[FileToRead]]:
         """The files to read for the entries of a snapshot."""
         if self._table.meta.primary_key:
-            return self._keyed(_files(entries), where)
+            return self._keyed(_files(entries), where, self._merged)
         return [partial(iter, [self._appended(one)]) for one in self._appended_files(entries)]
 
     def _appended_files(self, entries: Sequence[common_pb2.LiveEntry]) -> list[ScannedFile]:
+        files = _files(entries)
+        if len(files) == len(entries):
+            return files
         sets = [one for one in entries if one.HasField("delete_set")]
-        return list(with_hidden_ids(self._table, _files(entries), sets))
+        return list(with_hidden_ids(self._table, files, sets))
 
     def _together(self, files: Sequence[ScannedFile]) -> list[Source[FileToRead]]:
         """The files to read. Inlined ones with nothing hidden are joined, so where each begins is not known."""
         alone: list[ScannedFile] = []
-        groups: dict[tuple[int, bool], list[ScannedFile]] = {}
+        groups: dict[tuple[int, bool], list[ScannedFile]] = defaultdict(list)
         for one in files:
-            group = groups.setdefault((one.file.schema_version, one.file.carries_row_ids), [])
-            (group if one.file.inlined and one.hidden is None else alone).append(one)
+            file = one.file
+            group = groups[file.schema_version, file.carries_row_ids]
+            (group if file.inlined and one.hidden is None else alone).append(one)
         found: list[Source[FileToRead]] = [partial(iter, [self._appended(one)]) for one in alone]
         return found + [
             partial(self._joined, group[begin : begin + INLINED_AT_ONCE])
@@ -164,14 +170,19 @@ class VersionRows:
         positions = positions_of(one.hidden) - np.uint64(one.file.first_row_id)
         return replace(found, file=replace(found.file, hidden=None), hidden=positions)
 
-    def _keyed(self, files: Sequence[ScannedFile], where: Predicate | None) -> list[Source[FileToRead]]:
+    def _keyed(
+        self,
+        files: Sequence[ScannedFile],
+        where: Predicate | None,
+        merged: Callable[[list[ScannedFile]], Iterator[FileToRead]],
+    ) -> list[Source[FileToRead]]:
         from worker.read.key_merge import by_bucket  # noqa: PLC0415 - polars is loaded where keys are merged
 
         buckets = None if where is None else buckets_of(self._table.meta, where)
         if buckets is not None:
             files = [one for one in files if one.file.bucket in buckets]
         clean, dirty = by_bucket(files)
-        found: list[Source[FileToRead]] = [partial(self._merged, bucket) for bucket in dirty]
+        found: list[Source[FileToRead]] = [partial(merged, bucket) for bucket in dirty]
         return found + [partial(iter, [self._clean(one)]) for one in clean]
 
     def _clean(self, one: ScannedFile) -> FileToRead:
@@ -187,6 +198,12 @@ class VersionRows:
             one = files[at]
             if len(hidden) < one.file.rows:
                 yield FileToRead(self._input(one), hidden, is_current=self._is_current(one))
+
+    def _merged_together(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
+        """The same; inlined files that follow each other are joined, so where each begins is not known."""
+        for alike, run in groupby(self._merged(files), _alike):
+            while group := list(islice(run, 1 if alike is None else INLINED_AT_ONCE)):
+                yield group[0] if len(group) == 1 else _as_one(group)
 
     def _input(self, one: ScannedFile) -> InputFile:
         return input_file(self._table, self._written, one.file, one.data_version, one.hidden)
@@ -252,6 +269,22 @@ def _serves(planned: PinnedPlan, where: Predicate | None) -> bool:
 
 def _files(entries: Iterable[common_pb2.LiveEntry]) -> list[ScannedFile]:
     return [ScannedFile(one.file, one.data_version) for one in entries if one.HasField("file")]
+
+
+def _alike(one: FileToRead) -> tuple[Hashable, ...] | None:
+    """The same for inlined files that can be read as one; None for others."""
+    file = one.file
+    same = (file.is_delta, file.carries_row_ids, one.is_current, one.has_tombstones)
+    return (*same, head_of(file.content)) if file.content else None
+
+
+def _as_one(group: Sequence[FileToRead]) -> FileToRead:
+    """Inlined files as one, with their hidden rows."""
+    rows = [one.file.rows for one in group]
+    begins = accumulate(rows, initial=0)
+    hidden = np.concatenate([one.hidden + np.uint64(at) for one, at in zip(group, begins, strict=False)])
+    content = joined([one.file.content for one in group])
+    return replace(group[0], file=replace(group[0].file, rows=sum(rows), content=content), hidden=hidden)
 
 
 def _each(read: Callable[[FileToRead], Iterable[Any]], source: Source[FileToRead]) -> Iterator[Any]:
