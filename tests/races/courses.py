@@ -11,7 +11,7 @@ from laketx import connect
 from tests.iceberg.servers import catalog_of, served
 from tests.integration.service import service
 from tests.races.compactions import Compactions
-from tests.races.doors import Arrow, Frames, Iceberg, Sql, Verbs, connect_without_spark
+from tests.races.doors import Arrow, Frames, Iceberg, Sql, Verbs, WithoutSpark, connect_without_spark
 from tests.races.gate import Gate
 from tests.races.pairs import Course
 from worker.base.spark_jar import catalog_settings
@@ -66,6 +66,18 @@ def course_with_spark(folder: Path, spark: SparkSession) -> Iterator[Course]:
                 Verbs(earlier, sessions[EARLIER], EARLIER),
             ]
             yield Course(gate, plain, held, free, sessions[LATER])
+
+
+@contextmanager
+def gated_session(
+    folder: Path, spark: SparkSession, catalog: str, *arguments: str
+) -> Iterator[tuple[SparkSession, Gate, WithoutSpark]]:
+    """A session whose catalog is behind a gate, and a lake past it; `arguments` are the service's."""
+    warehouse = _warehouse(folder)
+    with service(folder / "service", *arguments) as (running, _), Gate(running.address) as gate:
+        session = session_with(spark, catalog, f"laketx://{gate.address}", warehouse)
+        with connect_without_spark(f"laketx://{running.address}", warehouse) as other:
+            yield session, gate, other
 
 
 def _warehouse(folder: Path) -> str:

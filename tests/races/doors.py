@@ -223,9 +223,6 @@ class Sql(Door):
     def does(self, statement: Statement, *, keyed: bool) -> bool:
         return bool(statement.sql)
 
-    def reruns(self, statement: Statement) -> bool:
-        return statement.name != "RESTORE"  # a procedure fails
-
     def run(self, statement: Statement, table: str, policy: Policy) -> None:
         self._spark.conf.set(POLICY, policy)
         self._spark.conf.set(OVERWRITE_MODE, "dynamic" if statement.partitions == "dynamic" else "static")
@@ -293,6 +290,9 @@ class Verbs(Door):
 
     def does(self, statement: Statement, *, keyed: bool) -> bool:
         return not statement.defines and not statement.name.startswith("REPLACE WHERE")
+
+    def reruns(self, statement: Statement) -> bool:
+        return super().reruns(statement) and "{t}" not in statement.query  # what `read` found stays as it is
 
     def run(self, statement: Statement, table: str, policy: Policy) -> None:
         found = self._known.pop(table, None) or self._lake.table(table)

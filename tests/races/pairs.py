@@ -167,8 +167,8 @@ def _expected(pair: Pair, door: Door, meeting: Meeting) -> Expected:
         return Expected.EITHER  # a compaction begins with the version that it compacts
     if pair.boundary is Boundary.ANALYSIS and door.looks_again:
         return Expected.EITHER
-    if pair.policy == "rerun":
-        return Expected.COMMITS if door.reruns(pair.later) else Expected.EITHER
+    if pair.policy == "rerun" and door.reruns(pair.later):
+        return Expected.COMMITS
     return meeting.expected
 
 

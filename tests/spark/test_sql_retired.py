@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 
 from laketx import Lake
 from metaservice.client import GoneError
-from tests.integration.service import service, wait_until
-from tests.races.courses import session_with
-from tests.races.doors import connect_without_spark
+from tests.integration.service import wait_until
+from tests.races.courses import gated_session
 from tests.races.gate import Boundary, Gate
 
 Race = tuple[SparkSession, Gate, Lake]
@@ -21,13 +20,9 @@ Race = tuple[SparkSession, Gate, Lake]
 @pytest.fixture(scope="module")
 def race(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Race]:
     folder = tmp_path_factory.mktemp("retired")
-    warehouse = folder / "warehouse"
-    warehouse.mkdir()
-    with service(folder / "service", "--purge-delay-ms", "0") as (running, _), Gate(running.address) as gate:
-        session = session_with(spark, "retired", f"laketx://{gate.address}", str(warehouse))
-        with connect_without_spark(f"laketx://{running.address}", str(warehouse)) as other:
-            other.client.create_namespace("shop")
-            yield session, gate, other
+    with gated_session(folder, spark, "retired", "--purge-delay-ms", "0") as (session, gate, other):
+        other.client.create_namespace("shop")
+        yield session, gate, other
 
 
 @pytest.mark.parametrize(

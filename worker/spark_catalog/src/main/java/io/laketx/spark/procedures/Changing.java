@@ -6,6 +6,8 @@ import static org.apache.spark.sql.types.DataTypes.StringType;
 import io.laketx.spark.define.Tables;
 import io.laketx.spark.metadata.Rows;
 import io.laketx.spark.service.LakeException;
+import io.laketx.spark.write.ConflictPolicy;
+import io.laketx.spark.write.Reruns;
 import io.laketx.v1.AlterTableResponse;
 import io.laketx.v1.Alteration;
 import io.laketx.v1.ResolveVersionRequest;
@@ -13,10 +15,12 @@ import io.laketx.v1.Table;
 import io.laketx.v1.UndropTableRequest;
 import java.util.Comparator;
 import java.util.List;
+import java.util.function.ToLongFunction;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /** Procedures that change a table as a whole. */
 final class Changing {
+  private static final String AFTER_LOSS = "after a lost race: fail, or rerun; otherwise the session's setting";
   private static final String DONE = "table string, version bigint, restored_version bigint";
 
   private Changing() {}
@@ -27,12 +31,14 @@ final class Changing {
             .takesTable()
             .mayTakeVersion()
             .mayTake("message", StringType, "''", "what for, as the history shows it")
+            .mayTake("on_conflict", StringType, "''", AFTER_LOSS)
             .answers(DONE)
             .does(given -> restore(lake, given)),
         new LakeProcedure("rollback", "Takes back the newest commits that changed data, as a new commit.")
             .takesTable()
             .mayTake("commits", LongType, "1", "how many; compactions and ALTERs don't count")
             .mayTake("message", StringType, "''", "what for, as the history shows it")
+            .mayTake("on_conflict", StringType, "''", AFTER_LOSS)
             .answers(DONE)
             .does(given -> rollback(lake, given)),
         new LakeProcedure("undrop", "Brings back the table of that name that was dropped last.")
@@ -50,24 +56,31 @@ final class Changing {
     if (!given.has("version") && !given.has("time") && !given.has("tag")) {
       throw LakeException.invalid("VERSION_INVALID", "say one of version, time and tag");
     }
-    Table table = lake.table(given);
-    return restored(lake, table, lake.version(table, given), given.text("message"));
+    return restored(lake, given, table -> lake.version(table, given));
   }
 
   private static List<InternalRow> rollback(Lake lake, Arguments given) {
-    Table table = lake.table(given);
     long commits = given.has("commits") ? given.number("commits") : 1;
     if (commits < 1) {
       throw LakeException.invalid("VERSION_INVALID", "commits is " + commits + ": give a whole number from 1");
     }
-    long version =
-        lake.resolve(ResolveVersionRequest.newBuilder().setTableId(table.getTableId()).setCommitsAgo(commits));
-    return restored(lake, table, version, given.text("message"));
+    ResolveVersionRequest.Builder ago = ResolveVersionRequest.newBuilder().setCommitsAgo(commits);
+    return restored(lake, given, table -> lake.resolve(ago.setTableId(table.getTableId())));
   }
 
-  private static List<InternalRow> restored(Lake lake, Table table, long version, String message) {
-    long made = Restore.of(lake.service(), table, version, message);
-    return List.of(Rows.of(table.getName(), made, version));
+  /** `resolve`: the version whose rows come back, of the table as it is at an attempt. */
+  private static List<InternalRow> restored(Lake lake, Arguments given, ToLongFunction<Table> resolve) {
+    for (int attempt = 1; ; attempt++) {
+      Table table = lake.table(given);
+      ConflictPolicy policy = ConflictPolicy.ofProcedure(given.text("on_conflict"), table);
+      long version = resolve.applyAsLong(table);
+      try {
+        long made = Restore.of(lake.service(), table, version, given.text("message"));
+        return List.of(Rows.of(table.getName(), made, version));
+      } catch (LakeException lost) {
+        Reruns.pause(policy, attempt, lost);
+      }
+    }
   }
 
   private static List<InternalRow> undrop(Lake lake, Arguments given) {

@@ -3,18 +3,17 @@ package io.laketx.spark.procedures;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
+import io.laketx.spark.write.Conflicts;
 import io.laketx.v1.AbortTransactionRequest;
 import io.laketx.v1.BeginTransactionRequest;
 import io.laketx.v1.Change;
 import io.laketx.v1.CommitTransactionRequest;
 import io.laketx.v1.CommitTransactionResponse;
-import io.laketx.v1.Conflict;
 import io.laketx.v1.ErrorKind;
 import io.laketx.v1.Operation;
 import io.laketx.v1.Scope;
 import io.laketx.v1.Table;
 import io.laketx.v1.TableIntent;
-import java.util.Map;
 
 /** The transaction that brings back the rows of a version. It moves no data. */
 final class Restore {
@@ -51,7 +50,7 @@ final class Restore {
       if (refused.kind() != ErrorKind.ERROR_KIND_UNAVAILABLE) abort(service, txn, refused);
       throw refused;
     }
-    if (answer.hasConflict()) throw lost(table, answer.getConflict(), txn);
+    if (answer.hasConflict()) throw Conflicts.of(answer.getConflict(), table.getName());
     return answer.getCommitted().getTables(0).getVersion();
   }
 
@@ -63,17 +62,5 @@ final class Restore {
     } catch (LakeException over) {
       refused.addSuppressed(over);
     }
-  }
-
-  private static LakeException lost(Table table, Conflict conflict, String txn) {
-    return new LakeException(
-        ErrorKind.ERROR_KIND_STALE,
-        conflict.getRule().name().replace("CONFLICT_RULE_", "CONFLICT_"),
-        conflict.getMessage() + "; run it again",
-        Map.of(
-            "table", table.getName(),
-            "txn_id", txn,
-            "winner_txn_id", conflict.getWinnerTxnId(),
-            "winner_version", Long.toString(conflict.getWinnerVersion())));
   }
 }

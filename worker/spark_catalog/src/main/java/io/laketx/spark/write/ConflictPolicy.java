@@ -6,11 +6,12 @@ import io.laketx.v1.ConflictRule;
 import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** What a statement does after a lost race. */
-enum ConflictPolicy {
+public enum ConflictPolicy {
   /** It fails. */
   FAIL,
   /** An INSERT that read nothing commits the same files at the new head. */
@@ -42,6 +43,11 @@ enum ConflictPolicy {
     throw LakeException.invalid(
         "POLICY_INVALID",
         "on_conflict=resubmit is for an INSERT that reads nothing of its table: say rerun, which computes the rows again");
+  }
+
+  /** That of a procedure, which changes what is there; `said`: its argument, or empty. */
+  public static ConflictPolicy ofProcedure(String said, Table meta) {
+    return of(new CaseInsensitiveStringMap(said.isEmpty() ? Map.of() : Map.of(OPTION, said)), meta, false);
   }
 
   private static ConflictPolicy named(String said) {

@@ -6,14 +6,13 @@ import io.laketx.v1.Operation;
 import java.util.Set;
 
 /** A lost race as an error: to whom, by which rule, and what to do. */
-final class Conflicts {
+public final class Conflicts {
   /** What a statement ends in that others overtook: a begin refuses what was planned for columns or versions that are gone. */
   static final Set<String> END_IN = Set.of(LostRaceException.REASON, "SCHEMA_VERSION_MISMATCH", "VERSION_RETIRED");
 
-
   private Conflicts() {}
 
-  static LakeException of(Conflict conflict, String table) {
+  public static LakeException of(Conflict conflict, String table) {
     String winner = word(conflict.getWinnerOperation());
     String user = conflict.getWinnerPrincipal().getName();
     String where = conflict.getPartition().isEmpty() ? "" : ", partition " + conflict.getPartition();

@@ -1,8 +1,11 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.service.LakeException;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.DropPartitions;
@@ -12,12 +15,14 @@ import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.TruncatePartition;
 import org.apache.spark.sql.catalyst.plans.logical.TruncateTable;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset$;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
@@ -28,6 +33,7 @@ import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Function1;
 import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
 /**
@@ -47,21 +53,19 @@ final class Repetition {
     changing = target.table() instanceof RowLevelOperationTable before ? changing(before.operation()) : null;
   }
 
-  /** Whether a statement may be tried: one that has a text, or is one write and nothing else. */
-  static boolean mayBe(QueryExecution execution) {
-    if (execution == null) return false;
-    LogicalPlan plan = execution.logical();
-    return text(plan) != null || plan instanceof ReplaceTableAsSelect || relation(plan) != null;
+  /** Whether a statement may be tried: one that has a text, or is known as the one that changes a table. */
+  static boolean mayBe(QueryExecution execution, String tableId) {
+    return execution != null && (text(execution.logical()) != null || part(execution.logical(), tableId) != null);
   }
 
   /** Runs it; false: it can't, since its table has other columns now. */
-  static boolean run(QueryExecution execution) {
+  static boolean run(QueryExecution execution, String tableId) {
     String text = text(execution.logical());
     if (text != null) {
       ParquetOut.session().sql(text);
       return true;
     }
-    LogicalPlan plan = renewed(execution.logical());
+    LogicalPlan plan = renewed(part(execution.logical(), tableId));
     if (plan == null) return false;
     Dataset$.MODULE$.ofRows(ParquetOut.session(), plan);
     return true;
@@ -94,6 +98,24 @@ final class Repetition {
     }
   }
 
+  /** The plan of the change of a table: the whole, or one of several inserts; null where there is none, or two. */
+  private static LogicalPlan part(LogicalPlan plan, String tableId) {
+    if (plan instanceof ReplaceTableAsSelect || truncated(plan) != null || relation(plan) != null) return plan;
+    if (!(plan instanceof Union inserts)) return null;
+    List<LogicalPlan> found = new ArrayList<>();
+    for (LogicalPlan one : CollectionConverters.asJava(inserts.children())) {
+      DataSourceV2Relation target = relation(one);
+      if (target != null && tableId.equals(target.table().id())) found.add(one);
+    }
+    return found.size() == 1 ? found.get(0) : null;
+  }
+
+  /** What a TRUNCATE or DROP PARTITION empties; null where it is none. */
+  private static ResolvedTable truncated(LogicalPlan plan) {
+    boolean truncates = plan instanceof TruncateTable || plan instanceof TruncatePartition || plan instanceof DropPartitions;
+    return truncates && plan.children().head() instanceof ResolvedTable table ? table : null;
+  }
+
   /** What one write is into; null where nobody knows its name, or it is no write. */
   private static DataSourceV2Relation relation(LogicalPlan plan) {
     boolean isWrite = plan instanceof V2WriteCommand write && write.table() instanceof DataSourceV2Relation;
@@ -103,19 +125,29 @@ final class Repetition {
 
   /** The plan, with what it changes as it is now; null where that has other columns. */
   private static LogicalPlan renewed(LogicalPlan plan) {
+    ResolvedTable truncated = truncated(plan);
+    if (truncated != null) {
+      Table now = load(truncated.catalog(), truncated.identifier());
+      if (!isSame(truncated.table(), now)) return null;
+      LogicalPlan table = ResolvedTable.create(truncated.catalog(), truncated.identifier(), now);
+      return plan.withNewChildren(CollectionConverters.asScala(List.of(table)).toSeq());
+    }
     DataSourceV2Relation target = relation(plan);
     if (target == null) return plan; // Spark looks up the name
     Table before = target.table() instanceof RowLevelOperationTable rows ? rows.table() : target.table();
-    Table now = load(target);
-    boolean isSame = now.id().equals(before.id()) && Arrays.equals(now.columns(), before.columns());
-    return isSame ? new Repetition(target, now).renewed((V2WriteCommand) plan) : null;
+    Table now = load((TableCatalog) target.catalog().get(), target.identifier().get());
+    return isSame(before, now) ? new Repetition(target, now).renewed((V2WriteCommand) plan) : null;
   }
 
-  private static Table load(DataSourceV2Relation target) {
+  private static boolean isSame(Table before, Table now) {
+    return now.id().equals(before.id()) && Arrays.equals(now.columns(), before.columns());
+  }
+
+  private static Table load(TableCatalog catalog, Identifier name) {
     try {
-      return ((TableCatalog) target.catalog().get()).loadTable(target.identifier().get());
+      return catalog.loadTable(name);
     } catch (NoSuchTableException dropped) {
-      throw LakeException.invalid("TABLE_UNKNOWN", target.identifier().get() + " was dropped meanwhile");
+      throw LakeException.invalid("TABLE_UNKNOWN", name + " was dropped meanwhile");
     }
   }
 

@@ -12,6 +12,13 @@ public final class Reruns {
 
   private Reruns() {}
 
+  /** Waits before a procedure makes its next attempt; throws what it lost by where it may make none. */
+  public static void pause(ConflictPolicy policy, int attempt, LakeException lost) {
+    boolean again = policy == ConflictPolicy.RERUN && attempt < ConflictPolicy.ATTEMPTS_MAX;
+    if (!again || !Conflicts.END_IN.contains(lost.reason())) throw lost;
+    WriteTransaction.pause(attempt + 1);
+  }
+
   /** The number of the attempt that this thread makes. */
   static int attempt() {
     return ATTEMPT.get().number;
@@ -43,12 +50,13 @@ public final class Reruns {
   static void run(WriteTransaction txn, QueryExecution statement, LakeException lost) {
     Attempt before = ATTEMPT.get();
     boolean wouldLose = before.lost != null && !txn.readsNewer(before.lost); // its rows are a version's, whatever comes
-    if (wouldLose || before.number == ConflictPolicy.ATTEMPTS_MAX || !Repetition.mayBe(statement)) throw lost;
+    if (wouldLose || before.number == ConflictPolicy.ATTEMPTS_MAX) throw lost;
+    if (!Repetition.mayBe(statement, txn.tableId())) throw lost;
     txn.abort();
     WriteTransaction.pause(before.number + 1);
     ATTEMPT.set(new Attempt(before.number + 1, txn));
     try {
-      if (!Repetition.run(statement)) throw lost;
+      if (!Repetition.run(statement, txn.tableId())) throw lost;
     } finally {
       ATTEMPT.set(before);
     }

@@ -53,6 +53,7 @@ import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.V2CreateTableAsSelectPlan;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
@@ -81,6 +82,8 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class SparkPlans {
   private static final String VALUE = "_laketx_value";
+  private static final String EXECUTION = "spark.sql.execution.id";
+  private static final String ROOT = "spark.sql.execution.root.id";
 
   private SparkPlans() {}
 
@@ -216,15 +219,34 @@ final class SparkPlans {
 
   /** Whether rows are written for a CREATE TABLE IF NOT EXISTS … AS SELECT, by text or by DataFrame. */
   static boolean isForNewTableAlone() {
-    QueryExecution whole = wholeExecution();
-    CreateTableAsSelect found = whole == null ? null : find(whole.analyzed(), CreateTableAsSelect.class);
-    return found != null && found.ignoreIfExists();
+    QueryExecution whole = definition();
+    return whole != null && whole.logical() instanceof CreateTableAsSelect found && found.ignoreIfExists();
   }
 
   /** The REPLACE TABLE … AS SELECT that rows are written for, by text or by DataFrame; null where it is none. */
   static QueryExecution replacement() {
-    QueryExecution whole = wholeExecution();
-    return whole != null && find(whole.analyzed(), ReplaceTableAsSelect.class) != null ? whole : null;
+    QueryExecution whole = definition();
+    return whole != null && whole.logical() instanceof ReplaceTableAsSelect ? whole : null;
+  }
+
+  /**
+   * The statement that makes a table of the rows that are written; null where there is none. Spark runs the write within
+   * it, and it may run within others: a batch of a stream.
+   */
+  private static QueryExecution definition() {
+    QueryExecution write = execution();
+    if (write == null || idOf(ROOT) < 0) return null;
+    for (long id = idOf(EXECUTION); id >= idOf(ROOT); id--) {
+      QueryExecution found = SQLExecution.getQueryExecution(id);
+      boolean isIt = found != null && found.logical() instanceof V2CreateTableAsSelectPlan plan && has(write.logical(), plan.query());
+      if (isIt) return found;
+    }
+    return null;
+  }
+
+  private static boolean has(LogicalPlan plan, LogicalPlan part) {
+    if (plan == part) return true;
+    return CollectionConverters.asJava(plan.children()).stream().anyMatch(child -> has(child, part));
   }
 
   private static <T extends LogicalPlan> T find(LogicalPlan plan, Class<T> kind) {
@@ -238,17 +260,13 @@ final class SparkPlans {
 
   /** Null where it can't be seen. */
   static QueryExecution execution() {
-    return execution("spark.sql.execution.id");
+    return SQLExecution.getQueryExecution(idOf(EXECUTION));
   }
 
-  /** That of the statement within which Spark runs another one; null where it can't be seen. */
-  private static QueryExecution wholeExecution() {
-    return execution("spark.sql.execution.root.id");
-  }
-
-  private static QueryExecution execution(String property) {
+  /** That of the statement, or the one within which all others run; -1: nobody knows. */
+  private static long idOf(String property) {
     String id = ParquetOut.session().sparkContext().getLocalProperty(property);
-    return id == null ? null : SQLExecution.getQueryExecution(Long.parseLong(id));
+    return id == null ? -1 : Long.parseLong(id);
   }
 
   /** A cast that Spark added, of values for a column, and where they come from; null where that can't be asked again. */

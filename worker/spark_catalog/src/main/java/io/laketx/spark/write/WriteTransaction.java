@@ -185,6 +185,10 @@ final class WriteTransaction {
     return begin != null && !mayHaveCommitted;
   }
 
+  String tableId() {
+    return snapshot.tableId();
+  }
+
   private boolean resubmits() {
     return policy != ConflictPolicy.FAIL && isBlind;
   }
