@@ -1,6 +1,7 @@
 """CALL lake.system.… on tables that have rows; tests/sql/procedures.test has what needs none."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -150,6 +151,22 @@ def test_an_export_that_fails_leaves_no_file(lake: Lake, spark: SparkSession, ne
     with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
         spark.sql(f"CALL {catalog_of(lake)}.system.export('{table.name}', '{tmp_path / 'out'}')")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_that_fails_waits_for_tasks_that_go_on(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    """One task finds no file; the other one still makes a folder for each partition."""
+    table = lake.create_table(new_name(), "id bigint, p int", partition_by=["p"])
+    table.insert(spark.range(1).selectExpr("id", "-1 AS p"))
+    lost = next(Path(table.folder).rglob("*.parquet"))
+    table.insert(spark.range(100).selectExpr("id", "cast(id AS int) AS p").coalesce(1))
+    lost.unlink()
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        spark.sql(f"CALL {catalog_of(lake)}.system.export('{table.name}', '{tmp_path / 'out'}')")
+    for _ in range(20):
+        assert list(tmp_path.iterdir()) == []
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(

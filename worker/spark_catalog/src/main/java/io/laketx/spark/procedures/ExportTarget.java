@@ -1,5 +1,7 @@
 package io.laketx.spark.procedures;
 
+import io.laketx.spark.read.SparkInternals;
+import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -10,10 +12,13 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
 
 /** A folder outside of the lake, for rows that leave it. It has no file when the rows begin to come. */
 record ExportTarget(FileSystem files, Path folder) {
+  private static final long TASKS_END_WITHIN_MS = 60_000;
+
   static ExportTarget of(String path, String warehouse) {
     Configuration settings = ((SparkSession) SparkSession.active()).sessionState().newHadoopConf();
     try {
@@ -54,15 +59,21 @@ record ExportTarget(FileSystem files, Path folder) {
 
   /** An export that fails leaves nothing. Spark's exceptions are checked ones, which Scala doesn't declare. */
   void fill(Consumer<String> write) {
+    String jobs = "laketx-export-" + Ids.uuid7();
+    SparkContext context = ((SparkSession) SparkSession.active()).sparkContext();
+    context.addJobTag(jobs);
     try {
       write.accept(path());
     } catch (Throwable failure) {
       try {
+        SparkInternals.awaitTasks(context, jobs, TASKS_END_WITHIN_MS); // each would make its folder again
         files.delete(folder, true);
       } catch (IOException left) {
         failure.addSuppressed(new UncheckedIOException(left));
       }
       throw failure;
+    } finally {
+      context.removeJobTag(jobs);
     }
   }
 }

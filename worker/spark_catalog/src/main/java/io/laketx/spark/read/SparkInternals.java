@@ -5,9 +5,14 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.Serializable;
 import java.util.List;
+import java.util.concurrent.TimeoutException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkJobInfo;
+import org.apache.spark.SparkStageInfo;
+import org.apache.spark.SparkStatusTracker;
 import org.apache.spark.paths.SparkPath;
 import org.apache.spark.rdd.InputFileBlockHolder;
 import org.apache.spark.sql.Row;
@@ -201,6 +206,31 @@ public final class SparkInternals {
   /** A value of a filter as Spark keeps it in rows. */
   static Object toCatalyst(Object value, DataType type) {
     return CatalystTypeConverters.createToCatalystConverter(type).apply(value);
+  }
+
+  /** Waits until no task of the jobs with a tag runs; those of a job that failed go on until they notice. */
+  public static void awaitTasks(SparkContext context, String tag, long withinMs) {
+    long end = System.currentTimeMillis() + withinMs;
+    try {
+      context.listenerBus().waitUntilEmpty(withinMs); // the tracker knows what was told by then
+      while (hasTasks(context.statusTracker(), tag) && System.currentTimeMillis() < end) Thread.sleep(20);
+    } catch (InterruptedException stop) {
+      Thread.currentThread().interrupt();
+    } catch (TimeoutException late) {
+      return; // nobody waits for ever
+    }
+  }
+
+  private static boolean hasTasks(SparkStatusTracker tracker, String tag) {
+    for (int job : tracker.getJobIdsForTag(tag)) {
+      Option<SparkJobInfo> known = tracker.getJobInfo(job);
+      if (known.isEmpty()) continue;
+      for (int stage : known.get().stageIds()) {
+        Option<SparkStageInfo> found = tracker.getStageInfo(stage);
+        if (found.isDefined() && found.get().numActiveTasks() > 0) return true;
+      }
+    }
+    return false;
   }
 
   /** The content of a small file beside the data. */
