@@ -83,6 +83,17 @@ BUGS: Final = (
         own_tests=("tests/integration/test_rights.py", "-k", "repeated_creation_of_a_namespace"),
     ),
     Bug(
+        "a plan that pins its version doesn't keep it",
+        "metaservice/rpc/services/scans.py",
+        (
+            (
+                "lease_ms = self._calls.pins.pin(wanted)\n",
+                "lease_ms = self._calls.pins.pin(wanted)\n                self._calls.pins.unpin(pin.pin_id)\n",
+            ),
+        ),
+        own_tests=("tests/arrow/test_retired.py", "-k", "planned"),
+    ),
+    Bug(
         "a watch goes on after its right was revoked",
         "metaservice/rpc/auth/authorization.py",
         (("self.gate.check_again(who, self.method, request)", "self.gate.still(who)"),),

@@ -254,6 +254,35 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_isolation.py", "-k", "a_subquery"),
     ),
     Bug(
+        "an INSERT of Spark SQL that read its table is resubmitted where it should run again",
+        CATALOG + "write/WriteTransaction.java",
+        (("return policy != ConflictPolicy.FAIL && isBlind;", "return policy != ConflictPolicy.FAIL;"),),
+        own_tests=("tests/spark/test_sql_isolation.py", "-k", "rerun_computes"),
+    ),
+    Bug(
+        "a restore by SQL that lost never runs again",
+        CATALOG + "procedures/Changing.java",
+        (("        Reruns.pause(policy, attempt, lost);\n", "        throw lost;\n"),),
+        own_tests=("tests/spark/test_sql_reruns.py", "-k", "restore_runs"),
+    ),
+    Bug(
+        "a statement of Spark SQL whose version is retired before its plan fails",
+        CATALOG + "read/Snapshot.java",
+        (
+            (
+                'if (!error.reason().equals("VERSION_RETIRED")) throw error;',
+                "if (!error.reason().isEmpty()) throw error;",
+            ),
+        ),
+        own_tests=("tests/spark/test_sql_retired.py",),
+    ),
+    Bug(
+        "an export by SQL that fails is cleared while its tasks go on",
+        CATALOG + "procedures/ExportTarget.java",
+        (("        SparkInternals.awaitTasks(context, jobs, TASKS_END_WITHIN_MS);", "       "),),
+        own_tests=("tests/spark/test_sql_procedures.py", "-k", "export_that_fails"),
+    ),
+    Bug(
         "what an INSERT read doesn't count under maxcompute",
         "metaservice/core/commit/judge.py",
         ((" or change.operation is Operation.INSERT  # on what it read", ""),),
