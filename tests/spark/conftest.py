@@ -8,7 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from laketx import Lake, connect
+from tests.spark.held_races import Races
 from tests.spark.sessions import shared_session, shared_settings
+from tests.spark.sql import SqlReads
 
 _numbers = itertools.count()
 
@@ -44,3 +46,15 @@ def lake(spark: SparkSession, lake_folder: Path) -> Iterator[Lake]:
 def new_name() -> Callable[[], str]:
     """A table name that nobody has."""
     return lambda: f"tests.t{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def lake_sql(lake: Lake) -> SqlReads:
+    """The lake in SQL, with the namespace of `new_name`."""
+    lake.client.create_namespace("tests", if_not_exists=True)
+    return SqlReads(lake)
+
+
+@pytest.fixture
+def races(lake: Lake, lake_sql: SqlReads, tmp_path: Path, new_name: Callable[[], str]) -> Races:
+    return Races(lake, lake_sql, tmp_path, new_name)

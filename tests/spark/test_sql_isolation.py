@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from pyspark.errors import PySparkException
 
-from laketx import Lake, Table
+from laketx import Table
 from protos.laketx.v1 import common_pb2
 from protos.laketx.v1.transaction_pb2 import TRANSACTION_STATE_ABORTED as ABORTED
 from tests.spark.held import Held
@@ -17,7 +17,6 @@ from tests.spark.held_races import (
     HOLDS,
     ON_CONFLICT,
     PROFILES,
-    Names,
     Races,
     adds,
     changes,
@@ -28,7 +27,6 @@ from tests.spark.held_races import (
     values,
 )
 from tests.spark.processes import wait_until
-from tests.spark.sql import SqlReads
 
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 
@@ -36,17 +34,6 @@ ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 def quick(*profiles: str) -> list[Any]:
     """All profiles; only these are tried each time."""
     return [one if one in profiles else pytest.param(one, marks=pytest.mark.long) for one in PROFILES]
-
-
-@pytest.fixture(scope="module")
-def sql(lake: Lake) -> SqlReads:
-    lake.client.create_namespace("tests", if_not_exists=True)
-    return SqlReads(lake)
-
-
-@pytest.fixture
-def races(lake: Lake, sql: SqlReads, tmp_path: Path, new_name: Names) -> Races:
-    return Races(lake, sql, tmp_path, new_name)
 
 
 # -- a transaction begins when its statement is analysed

@@ -12,9 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from laketx import ConflictError, Lake
-from tests.spark.held_races import COMMITS, HOLDS, Names, Races, adds, changes, ids, setting, values
-from tests.spark.sql import SqlReads
+from laketx import ConflictError
+from tests.spark.held_races import COMMITS, HOLDS, Races, adds, changes, ids, setting, values
 
 DOORS: Final[dict[str, Callable[[DataFrame, str], Any]]] = {
     "append": lambda df, name: df.writeTo(name).append(),
@@ -31,17 +30,6 @@ DOORS: Final[dict[str, Callable[[DataFrame, str], Any]]] = {
         df.mergeInto(name, sf.expr(f"{name}.id = s.id AND {name}.p = s.p")).whenMatched().updateAll().merge()
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def sql(lake: Lake) -> SqlReads:
-    lake.client.create_namespace("tests", if_not_exists=True)
-    return SqlReads(lake)
-
-
-@pytest.fixture
-def races(lake: Lake, sql: SqlReads, tmp_path: Path, new_name: Names) -> Races:
-    return Races(lake, sql, tmp_path, new_name)
 
 
 # -- DataFrames
