@@ -47,6 +47,9 @@ def test_what_succeeds_takes_place_once(lake: Lake, server: Server, tmp_path: Pa
         folders = [tmp_path / str(number) for number in range(len(WRITERS))]
         for folder in folders:
             folder.mkdir()
+        run_statements(
+            server.url, tmp_path, "v2", []
+        )  # fetches Iceberg's jar: several at once would be in each other's way
         done = list(pool.map(run_statements, repeat(server.url), folders, repeat("v2"), statements))
     added, merged, again, deleted = (succeeded(answers) for answers in done)
     found = Counter(lake.table(f"shop.{name}").to_arrow().column("id").to_pylist())
