@@ -126,6 +126,7 @@ def test_files_of_inlined_rows_stay(lake: Lake, server: Server) -> None:
         ours.append([{"id": number, "note": f"n{number}"}])
         if number % 10 == 5:
             ours.delete(f"id = {number - 2}")
+    ours.delete("id = 1")  # in a file of many commits
     operations = check_history(theirs.refresh())
     counts = [len([path for path in live(theirs, one) if "/data/" in path]) for one in theirs.snapshots()]
     assert max(counts) <= 32

@@ -30,7 +30,7 @@ BUGS: Final = (
         "an insert that read its table is resubmitted",
         "worker/write/transaction.py",
         (("is_blind = all(write.is_blind_insert for write in writes)", "is_blind = True"),),
-        own_tests=("tests/arrow/test_rows_read.py", "-k", "next_number"),
+        own_tests=("tests/arrow/test_rows_read.py", "-k", "not_resubmitted"),
     ),
     Bug(
         "a write by Spark forgets its application's version",
