@@ -16,7 +16,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(PY) -m pytest -n 2 --dist worksteal
-TYPED := $(wildcard laketx metaservice worker iceberg imports tests benchmarks examples tools)
+TYPED := $(wildcard laketx metaservice worker tests benchmarks examples tools)
 JAR_SOURCES := tools/spark_jar.py worker/spark_catalog/pom.xml $(wildcard protos/laketx/v1/*.proto) \
 	$(shell find worker/spark_catalog/src -type f)
 step = @printf '\033[1m%s\033[0m\n' 'check: $(1)'

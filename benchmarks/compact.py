@@ -27,11 +27,11 @@ from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2, maintenance_pb2
-from worker.compact.chunks import Chunk, Settings
-from worker.compact.compaction import Options, input_files, staged
-from worker.compact.daemon import Daemon
-from worker.compact.groups import planned_groups
-from worker.read.written_schemas import WrittenSchemas
+from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.services.compaction.chunks import Chunk, Settings
+from worker.services.compaction.compaction import Options, input_files, staged
+from worker.services.compaction.daemon import Daemon
+from worker.services.compaction.groups import planned_groups
 
 BUCKETS = 16
 DELTAS = 10
@@ -268,7 +268,7 @@ def measure_peers(folder: Path, rounds: int) -> dict[str, dict[str, list[float]]
 
 ALONE = """
 import json, pickle, resource, sys, time
-from worker.compact.chunks import run_chunk
+from worker.services.compaction.chunks import run_chunk
 settings, chunk = pickle.load(open(sys.argv[1], "rb"))
 start = time.perf_counter()
 result = run_chunk(settings, chunk)

@@ -25,7 +25,7 @@ from laketx import Lake, Table, connect
 from tests.integration.bucket import BUCKET, bucket
 from tests.integration.slow_bucket import far_away
 from tests.spark.s3 import session_settings
-from worker.base.spark_jar import NO_JAR, jar_setting
+from worker.spark.catalog_jar import NO_JAR, jar_setting
 
 SAYS: Final[Mapping[str, str]] = {
     "insert": f"INSERT of {ROWS} rows",

@@ -28,7 +28,7 @@ from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from metaservice.client import uuid7
 from protos.laketx.v1 import common_pb2
-from worker.base.spark_jar import jar_setting
+from worker.spark.catalog_jar import jar_setting
 
 DELTAS = 10
 HUNDREDTH = "pmod(xxhash64(id, {}), 100) = 0"

@@ -16,7 +16,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from worker.base.java import prepare_java
+from worker.spark.java import prepare_java
 
 ROWS: Final = 10_000_000
 FILES: Final = 16

@@ -26,7 +26,7 @@ from benchmarks.turns import interleaved, over
 from benchmarks.words import NO_PEERS, chosen
 from benchmarks.write import bucketed
 from laketx import Lake, Table, connect
-from worker.base.spark_jar import NO_JAR, jar_setting
+from worker.spark.catalog_jar import NO_JAR, jar_setting
 
 RUNS = 3
 MANY_FILES = 100_000

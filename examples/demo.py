@@ -7,7 +7,7 @@ from typing import Final
 
 from examples import demo_metadata
 from examples.telling import say, title
-from worker.base.java import JAVA_MIN, prepare_java
+from worker.spark.java import JAVA_MIN, prepare_java
 
 METADATA: Final = "metadata"
 

@@ -25,7 +25,7 @@ from examples.telling import bad, chapter, console, good, say
 from laketx import Commit, ConflictError, Lake, Table, connect
 from metaservice.cli.txn import with_typed_partition
 from metaservice.cli.why import explained
-from worker.write.conflict_policies import OnConflict
+from worker.commit.conflict_policies import OnConflict
 
 SCHEMA: Final = "id bigint, day date, status string, amount double"
 FIRST_DAY: Final = date(2026, 11, 1)

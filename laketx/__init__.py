@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from laketx.lake import Lake, connect
+    from laketx.schema import Schema
+    from laketx.table import HistoryEntry, Table
     from metaservice.client import (
         AlreadyExistsError,
         BlockedError,
@@ -30,11 +33,8 @@ if TYPE_CHECKING:
         UnavailableError,
         uuid7,
     )
-    from worker.api.lake import Lake, connect
-    from worker.api.schemas import Schema
-    from worker.api.table import HistoryEntry, Table
     from worker.base.errors import InputError
-    from worker.write.transaction import Commit
+    from worker.commit.transaction import Commit
 
     __version__: str
 
@@ -70,13 +70,13 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Commit": "worker.write.transaction",
-    "HistoryEntry": "worker.api.table",
+    "Commit": "worker.commit.transaction",
+    "HistoryEntry": "laketx.table",
     "InputError": "worker.base.errors",
-    "Lake": "worker.api.lake",
-    "Schema": "worker.api.schemas",
-    "Table": "worker.api.table",
-    "connect": "worker.api.lake",
+    "Lake": "laketx.lake",
+    "Schema": "laketx.schema",
+    "Table": "laketx.table",
+    "connect": "laketx.lake",
 }
 
 

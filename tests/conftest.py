@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 from tests.java import BRIEF, java_options
-from worker.base.java import prepare_java
+from worker.spark.java import prepare_java
 
 LONG_TIMEOUT_S = 3600  # of a test marked `long`
 

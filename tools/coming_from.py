@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from laketx import foreign_calls as calls
 from metaservice.cli.foreign_words import COMMAND_OF
 from metaservice.core.table.foreign_properties import FOREIGN_PROPERTIES, ForeignProperty, Meaning
 from tools.generated import table
 from tools.wire import ROOT
-from worker.api import foreign_calls as calls
 
 RESOURCES: Final = ROOT / "worker/spark_catalog/src/main/resources/io/laketx/spark"
 DELTA, ICEBERG, MAXCOMPUTE = "Delta Lake", "Iceberg", "MaxCompute"

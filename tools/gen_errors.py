@@ -29,10 +29,12 @@ RAISERS: Final[Mapping[str, str]] = {  # by folder; the first that fits
     "metaservice/client/": "client",
     "metaservice/": "service",
     "worker/spark_catalog/": "Spark SQL",
+    "worker/iceberg/": "Iceberg",
+    "worker/imports/": "import",
     "worker/": "Python",
-    "iceberg/": "Iceberg",
-    "imports/": "import",
+    "laketx/": "Python",
 }
+OTHERS: Final = ("worker/iceberg/", "worker/imports/")  # what they raise is answered as Iceberg's, or has no kind
 ORDER: Final = ("service", "client", "Python", "Spark SQL", "Iceberg", "import")
 NO_KIND: Final = "none"
 NOT_WRITTEN: Final = "…"
@@ -75,8 +77,9 @@ def _row(line: str) -> Row:
 @cache
 def reasons_of_code(root: Path = ROOT) -> tuple[Reasons, Reasons, Reasons]:
     """Return the reasons of refusals with a kind, of Python's own refusals, and of Java's."""
-    refusals = collect(sources_of(root, "metaservice/", "worker/"))
-    inputs = collect(sources_of(root, "worker/", "iceberg/", "imports/"), INPUT_MAKERS)
+    own = sources_of(root, "metaservice/", "worker/", "laketx/")
+    refusals = collect({name: text for name, text in own.items() if not name.startswith(OTHERS)})
+    inputs = collect(sources_of(root, "worker/", "laketx/"), INPUT_MAKERS)
     return refusals, inputs, collect_java(sources_of(root, "worker/", ending=".java"))
 
 

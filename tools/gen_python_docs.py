@@ -76,7 +76,7 @@ def members(owner: type) -> Iterator[tuple[str, object]]:
     """The public methods and properties of a class, in the order of the source; then those of its bases here."""
     known: dict[str, object] = {}
     for base in owner.__mro__:
-        if base is owner or base.__module__.startswith(("worker.", "metaservice.client.")):
+        if base is owner or base.__module__.startswith(("laketx.", "worker.", "metaservice.client.")):
             known |= {name: member for name, member in vars(base).items() if name not in known}
     for name, member in known.items():
         plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member

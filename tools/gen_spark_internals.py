@@ -18,7 +18,7 @@ from tools.wire import ROOT
 
 TARGET: Final = "docs/spark-internals.md"
 JAVA: Final = ROOT / "worker" / "spark_catalog" / "src" / "main" / "java" / "io" / "laketx" / "spark"
-PYTHON: Final = ("iceberg", "imports", "laketx", "worker")
+PYTHON: Final = ("laketx", "worker")
 INSIDE: Final = (
     "sql.catalyst.", "sql.classic.", "sql.errors.", "sql.execution.", "sql.internal.", "sql.util.Arrow",
     "paths.", "rdd.", "unsafe.", "util.",

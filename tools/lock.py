@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tools.deploy_tools import NotCheckedError, python_tool
 from tools.wire import ROOT
-from worker.base.java import WHEEL as JAVA_WHEEL
+from worker.spark.java import WHEEL as JAVA_WHEEL
 
 FOLDER: Final = "deploy/image"
 PYTHON: Final = "3.11"  # of the images; each lock holds hashes of the files for every Python and machine

@@ -20,8 +20,8 @@ from typing import Final
 from google.rpc import status_pb2
 
 from tools.toolchain import ToolchainError, java_version, maven_command
-from worker.base.java import JAVA_MIN, missing_java
-from worker.base.spark_jar import BUILT, SPARK_MINOR, jar_name
+from worker.spark.catalog_jar import BUILT, SPARK_MINOR, jar_name
+from worker.spark.java import JAVA_MIN, missing_java
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PROJECT: Final = ROOT / "worker" / "spark_catalog"

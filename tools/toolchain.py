@@ -22,7 +22,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from tools.environment import FOLDER
-from worker.base.java import JAVA_MIN, LAUNCHER, find_java, prepare_java
+from worker.spark.java import JAVA_MIN, LAUNCHER, find_java, prepare_java
 
 JAVA_WHEEL: Final = Path(__file__).with_name("java.txt")
 MAVEN: Final = "3.9.16"

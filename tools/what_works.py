@@ -7,8 +7,8 @@ import sys
 
 from tools.spark_jar import what_is_missing
 from tools.toolchain import find_maven, java_version
-from worker.base.java import JAVA_MIN, LAUNCHER, WHEEL, find_java, missing_java
-from worker.base.spark_jar import find_jar
+from worker.spark.catalog_jar import find_jar
+from worker.spark.java import JAVA_MIN, LAUNCHER, WHEEL, find_java, missing_java
 
 
 def main() -> int:

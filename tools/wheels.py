@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from tools import spark_jar
-from worker.base.spark_jar import BUILT, PACKAGE, jar_name
+from worker.spark.catalog_jar import BUILT, PACKAGE, jar_name
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 JAR_PROJECT: Final = ROOT / "worker" / "spark_catalog" / "wheel"
-PACKAGES: Final = ("iceberg", "imports", "laketx", "metaservice", "protos", "worker")
+PACKAGES: Final = ("laketx", "metaservice", "protos", "worker")
 SOURCES: Final = ("pyproject.toml", "README.md", "LICENSE", *PACKAGES)
 LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "spark_catalog")
 

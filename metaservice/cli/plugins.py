@@ -1,7 +1,7 @@
 """Commands that other packages add: each entry point of the group `laketx.commands` is a sequence of commands of Click.
 
     [project.entry-points."laketx.commands"]
-    worker = "worker.commands:COMMANDS"
+    worker = "laketx.commands.declarations:COMMANDS"
 
 A group that is there already gets the added one's commands at its end. What such an entry point imports is loaded
 whenever all commands are listed, so it imports little; `later` brings in the rest when the command runs.

@@ -16,4 +16,4 @@ def run(session: Session, options: tuple[str, ...]) -> None:
     It needs no Spark: the work is done in processes of this machine, or with --spark on the executors of a session.
     """
     del session
-    become("worker", *options)
+    become("laketx.commands.worker", *options)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from laketx.arrow_reads import ArrowReads
 from metaservice.client.folder_service import open_folder
 from tests.spark.reading import LabLake, LabTable
-from worker.api.arrow_reads import ArrowReads
 
 
 class Reads(ArrowReads):

@@ -11,7 +11,7 @@ from tests.arrow.tables import Reads, open_lake, texts
 from tests.spark.changed_rows import Oracle
 from tests.spark.histories import grow_many
 from tests.spark.reading import LabLake, LabTable
-from worker.read.commits import MODES
+from worker.arrow.changes.commits import MODES
 
 LOOKS = 15
 

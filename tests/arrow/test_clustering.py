@@ -21,11 +21,11 @@ from pyroaring import BitMap64
 
 from laketx import Lake, connect
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.base.arrow_shapes import arrow_schema
-from worker.compact.chunks import Chunk, Result, Settings, run_chunk
-from worker.compact.orders import Order, Places
-from worker.compact.sorted_output import SortedOutput
-from worker.read.file_rows import InputFile
+from worker.arrow.scan.file_rows import InputFile
+from worker.files.arrow_types import arrow_schema
+from worker.services.compaction.chunks import Chunk, Result, Settings, run_chunk
+from worker.services.compaction.orders import Order, Places
+from worker.services.compaction.sorted_output import SortedOutput
 
 Rows = list[dict[str, Any]]
 COLUMNS = {

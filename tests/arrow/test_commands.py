@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from laketx.commands import export
 from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
 from metaservice.cli.show import count_live
@@ -23,7 +24,6 @@ from tests.arrow.tables import open_lake
 from tests.integration.terminal import Ended
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake, LabTable, Row
-from worker.shell import one_file
 
 Run = Callable[..., Ended]
 ROOT = Path(__file__).parents[2]
@@ -271,7 +271,7 @@ def test_csv_takes_no_nested_columns(lake: LabLake, run: Run, tmp_path: Path) ->
 
 
 def test_an_export_of_many_rows(lake: LabLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_file, "ROW_GROUP_BYTES", 1 << 18)
+    monkeypatch.setattr(export, "ROW_GROUP_BYTES", 1 << 18)
     table = lake.create("many", {"id": "bigint", "name": "string"})
     table.insert([{"id": number, "name": f"name {number}"} for number in range(MANY)])
     table.insert([{"id": -1, "name": None}])

@@ -15,10 +15,10 @@ import pytest
 
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import common_pb2
-from worker.compact import processes
-from worker.compact.compaction import Options, staged
-from worker.compact.jobs import CompactionStoppedError, Job, ProcessKilledError
-from worker.compact.processes import Processes
+from worker.services.compaction import processes
+from worker.services.compaction.compaction import Options, staged
+from worker.services.compaction.jobs import CompactionStoppedError, Job, ProcessKilledError
+from worker.services.compaction.processes import Processes
 
 WAIT_S = 60.0
 MAJOR = common_pb2.OPERATION_MAJOR_COMPACT
@@ -148,8 +148,8 @@ for name in ("pyspark", "py4j"):
     sys.modules[name] = None  # as if it weren't installed
 import laketx
 from protos.laketx.v1 import common_pb2
-from worker.compact.compaction import Options, staged
-from worker.compact.processes import Processes
+from worker.services.compaction.compaction import Options, staged
+from worker.services.compaction.processes import Processes
 with laketx.connect(sys.argv[1]) as lake:
     view = lake.table("shop.orders").view
     with staged(view, common_pb2.OPERATION_MAJOR_COMPACT, options=Options(), runner=Processes(little_bytes=0)):

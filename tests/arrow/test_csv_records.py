@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.shell import text_blocks
-from worker.shell.csv_records import read_records
-from worker.shell.texts import csv_line
-from worker.shell.unfit import UnfitError
+from worker.formats import text_blocks
+from worker.formats.csv_records import read_records
+from worker.formats.rejects import UnfitError
+from worker.formats.text_values import csv_line
 
 Found = tuple[list[list[str | None]], list[int]]
 CELLS = st.none() | st.text('a,"\r\né', max_size=4)

@@ -15,8 +15,8 @@ import pytest
 
 from laketx import InputError, Lake, Table, connect
 from tests.arrow.tables import texts
-from worker.read import polars_frames
-from worker.read.arrow_conditions import Predicate
+from worker.arrow.expressions.conditions import Predicate
+from worker.arrow.scan import polars_frames
 
 ROWS = [
     {

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.arrow.tables import texts
-from worker.shell.csv_records import read_records
-from worker.shell.from_json import decode, from_documents
-from worker.shell.from_texts import from_texts
-from worker.shell.texts import csv_line, csv_lines, json_lines
-from worker.shell.unfit import UnfitError
+from worker.formats.csv_records import read_records
+from worker.formats.json_lines import decode, from_documents
+from worker.formats.rejects import UnfitError
+from worker.formats.text_parser import from_texts
+from worker.formats.text_values import csv_line, csv_lines, json_lines
 
 FLAT = {
     "boolean": (pa.bool_(), st.booleans()),

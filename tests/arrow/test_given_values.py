@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 from laketx import InputError, Lake, Table, connect
+from laketx.input_rows import arrow_rows
 from metaservice.client import default_column
 from metaservice.shared.column_types import read_type, type_text
 from protos.laketx.v1 import catalog_pb2
-from worker.api.given_rows import arrow_rows
-from worker.write.arrow_rows import fitted
+from worker.arrow.write.input_rows import fitted
 
 NOON: Final = datetime(2026, 11, 1, 12, tzinfo=UTC)
 NAIVE: Final = NOON.replace(tzinfo=None)

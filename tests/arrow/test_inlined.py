@@ -23,13 +23,13 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT, stop
 from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, data_file, reason_of, service
-from worker.base.arrow_shapes import arrow_schema
-from worker.base.inlined import content_of, joined, rows_in
+from worker.arrow.scan.inlined_rows import content_of, joined, rows_in
+from worker.arrow.scan.plans import entries_of
+from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.write.partition_files import write_parts
 from worker.base.schema import OP
-from worker.read.plans import entries_of
-from worker.read.version_rows import VersionRows
-from worker.write.arrow_parts import write_parts
-from worker.write.stages import Stage
+from worker.commit.stages import Stage
+from worker.files.arrow_types import arrow_schema
 
 KILLS = 20
 WRITERS = 4

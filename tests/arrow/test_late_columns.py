@@ -19,13 +19,13 @@ from tests.arrow.conditions import some_condition
 from tests.arrow.tables import Reads, open_lake
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake
-from worker.base.arrow_shapes import ARROW_ID
+from worker.arrow.scan import late_materialization
+from worker.arrow.scan.file_rows import InputFile, OpenedFile, read_tables
+from worker.arrow.scan.late_materialization import chosen_in, read_chosen
 from worker.base.schema import OP, ROW_ID
-from worker.read import late_columns
-from worker.read.file_rows import InputFile, OpenedFile, read_tables
-from worker.read.late_columns import chosen_in, read_chosen
-from worker.read.parquet_pages import PagedFile
-from worker.read.position_blocks import Numbers
+from worker.files.arrow_types import ARROW_ID
+from worker.files.parquet_pages import PagedFile
+from worker.files.position_blocks import Numbers
 
 WHOLE = float("inf")
 ALWAYS, NEVER = 0, 1 << 62  # the least bytes to be read late
@@ -46,7 +46,7 @@ def test_both_ways_show_the_same_rows(lake: LabLake, seed: int, monkeypatch: pyt
         condition, _ = some_condition(chance)
         found = []
         for least in (ALWAYS, NEVER):
-            monkeypatch.setattr(late_columns, "LATE_BYTES_AT_LEAST", least)
+            monkeypatch.setattr(late_materialization, "LATE_BYTES_AT_LEAST", least)
             scan = Reads(table).scanner(where=condition)
             parts = [scan.to_arrow(), scan.to_batches().read_all()]
             found.append([repr(part.to_pylist()) for part in parts])
@@ -72,7 +72,7 @@ def test_both_ways_read_the_same_rows_of_a_file(tmp_path: Path, seed: int, monke
 
     expected = [part.take(pa.array(chosen(part, at))) for at, part in read_tables(file, wanted, WHOLE, lambda *_: read)]
     for least in (ALWAYS, NEVER):
-        monkeypatch.setattr(late_columns, "LATE_BYTES_AT_LEAST", least)
+        monkeypatch.setattr(late_materialization, "LATE_BYTES_AT_LEAST", least)
         parts = list(read_chosen(file, wanted, first, chosen, memory_bytes, lambda *_: read))
         found = pa.concat_tables([wanted.empty_table(), *parts])
         assert found.schema.equals(wanted)

@@ -24,8 +24,8 @@ from metaservice.client import add_column, default_column
 from metaservice.client.folder_service import find_or_start
 from tests.arrow.tables import texts
 from tests.integration.terminal import LAKETX, STYLE, Ended
-from worker.base import bars
-from worker.shell import sources, text_blocks
+from worker.base import progress_bars
+from worker.formats import source_files, text_blocks
 
 Run = Callable[..., Ended]
 ROOT = Path(__file__).parents[2]
@@ -342,13 +342,13 @@ def test_a_load_is_repeated_once(lake: Lake, orders: Table, run: Run) -> None:
 def test_both_of_two_loads_at_once_count_once(orders: Table, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one commits while this one reads."""
     write("a.csv", "id", "1")
-    read = sources.Source.batches
+    read = source_files.Source.batches
 
-    def slow(source: sources.Source, target: sources.Target) -> Iterator[pa.RecordBatch]:
+    def slow(source: source_files.Source, target: source_files.Target) -> Iterator[pa.RecordBatch]:
         orders.append([{"id": 1}], app_id="nightly", app_version=1)
         return read(source, target)
 
-    monkeypatch.setattr(sources.Source, "batches", slow)
+    monkeypatch.setattr(source_files.Source, "batches", slow)
     done = run("load", orders.name, "a.csv", "--app-id", "nightly", "--app-version", 1)
     assert (done.out, ids(orders)) == (
         f"nothing new: nightly has already loaded its version 1 into {orders.name}\n",
@@ -360,15 +360,15 @@ def test_both_of_two_loads_at_once_count_once(orders: Table, run: Run, monkeypat
 @pytest.mark.parametrize("policy", ["fail", "resubmit", "rerun"])
 def test_a_lost_race(orders: Table, run: Run, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
     write("a.csv", "id", "1", "2")
-    read = sources.Source.batches
+    read = source_files.Source.batches
     winners = [lambda: orders.overwrite([{"id": 9}])]
 
-    def slow(source: sources.Source, target: sources.Target) -> Iterator[pa.RecordBatch]:
+    def slow(source: source_files.Source, target: source_files.Target) -> Iterator[pa.RecordBatch]:
         if winners:
             winners.pop()()
         return read(source, target)
 
-    monkeypatch.setattr(sources.Source, "batches", slow)
+    monkeypatch.setattr(source_files.Source, "batches", slow)
     done = run("load", orders.name, "a.csv", "--on-conflict", policy)
     if policy == "fail":
         assert (done.code, ids(orders)) == (Exit.CONFLICT, [9])
@@ -380,15 +380,15 @@ def test_a_lost_race(orders: Table, run: Run, monkeypatch: pytest.MonkeyPatch, p
 def test_input_that_can_be_read_once_is_not_read_again(lake: Lake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither where the table says `rerun`, nor where its columns change while the rows of an upsert are read."""
     table = lake.create_table("once", "id bigint", primary_key=["id"], properties={"write.on_conflict": "rerun"})
-    read = sources.Source.batches
+    read = source_files.Source.batches
     winners = [lambda: lake.client.alter_columns(table.table_id, add_column("v", "int"))]
 
-    def slow(source: sources.Source, target: sources.Target) -> Iterator[pa.RecordBatch]:
+    def slow(source: source_files.Source, target: source_files.Target) -> Iterator[pa.RecordBatch]:
         yield from read(source, target)
         if winners:
             winners.pop()()
 
-    monkeypatch.setattr(sources.Source, "batches", slow)
+    monkeypatch.setattr(source_files.Source, "batches", slow)
     words = ["load", "once", "-", "--format", "csv"]
     refused = run(*words, stdin=b"id\n1\n")
     assert (refused.code, "INPUT_CONSUMED: standard input was read already" in refused.err) == (Exit.REFUSED, True)
@@ -603,7 +603,7 @@ def test_a_table_that_was_made_goes_again_if_the_load_fails(lake: Lake, run: Run
 
 def test_many_rows_in_many_blocks(orders: Table, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 1 << 16)
-    monkeypatch.setattr(sources, "ROWS_AT_ONCE", 1_000)
+    monkeypatch.setattr(source_files, "ROWS_AT_ONCE", 1_000)
     lines = [f'{number},"note\n""{number}"""' for number in range(MANY)]
     write("a.csv", "id,note", *lines)
     write("b.json", *(json.dumps({"id": number, "note": f'note\n"{number}"'}) for number in range(MANY)))
@@ -628,8 +628,8 @@ def test_many_rows_in_many_blocks(orders: Table, run: Run, monkeypatch: pytest.M
 def test_a_bar_shows_how_far_it_is(
     orders: Table, run: Run, monkeypatch: pytest.MonkeyPatch, switch: str, shows: bool
 ) -> None:
-    monkeypatch.setattr(bars, "AFTER_S", 0.0)
-    monkeypatch.setenv(bars.SWITCH, switch)
+    monkeypatch.setattr(progress_bars, "AFTER_S", 0.0)
+    monkeypatch.setenv(progress_bars.SWITCH, switch)
     write("a.csv", "id", *map(str, range(MANY)))
     said = run("load", orders.name, "a.csv")
     assert (f"load {orders.name}, MB" in STYLE.sub("", said.err)) == shows

@@ -13,8 +13,8 @@ from laketx import Lake, Table, connect
 from metaservice.service.read.answer_memory import NOTHING, PIECE_BYTES, AnswerMemory
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import common_pb2
-from worker.base.arrow_shapes import arrow_schema
-from worker.base.inlined import content_of
+from worker.arrow.scan.inlined_rows import content_of
+from worker.files.arrow_types import arrow_schema
 
 STEPS = 80
 WORK = {"append": 12, "append before": 3, "delete": 3, "overwrite": 1, "compact": 1, "restore": 1, "alter": 1}

@@ -14,7 +14,7 @@ from laketx import Lake, Table
 from tests.integration.service import service, wait_until
 from tests.races.doors import connect_without_spark
 from tests.races.gate import Boundary, Gate
-from worker.files.purge import Purge
+from worker.services.purge import Purge
 
 FORGETS: Final = {"data.retain.hours": "0", "write.inline.rows": "0"}
 READS: Final[dict[str, Callable[[Table], pa.Table]]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from worker.shell.texts import cells, csv_line, csv_lines, json_lines
+from worker.formats.text_values import cells, csv_line, csv_lines, json_lines
 
 
 def one_column(values: list[Any], kind: pa.DataType) -> pa.RecordBatch:

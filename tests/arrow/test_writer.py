@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from laketx import InputError, Lake, connect
-from worker.api.pending_rows import Row
-from worker.api.writer import TableWriter
-from worker.write.transaction import Commit
+from laketx.pending_rows import Row
+from laketx.writer import TableWriter
+from worker.commit.transaction import Commit
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,7 @@ import pytest
 
 from laketx import ConflictError, InputError, Lake, Table, connect
 from metaservice.client import add_column, default_column
-from worker.write.conflict_policies import OnConflict
+from worker.commit.conflict_policies import OnConflict
 
 NAN = float("nan")
 DAYS = [date(2026, 11, 1), date(2026, 11, 2), None]

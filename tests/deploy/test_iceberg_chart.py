@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from iceberg.commands import run_serve
 from metaservice.cli import command_line
 from tests.deploy.programs import or_skip
 from tests.iceberg.servers import served
@@ -20,6 +19,7 @@ from tests.integration.certificates import Authority, Pair
 from tests.integration.service import service
 from tools import deploy_check, deploy_tools
 from tools.deploy_tools import read_yaml
+from worker.iceberg.declarations import run_serve
 
 KINDS = ("iceberg", "iceberg-token", "iceberg-insecure")
 NOT_HERE = "192.0.2.1:8181"  # no machine's: an address that is let through can't be bound

@@ -11,7 +11,7 @@ import pytest
 
 from tests.house.tree import ROOT
 
-PACKAGES = ("laketx", "metaservice", "worker", "iceberg", "imports", "protos")
+PACKAGES = ("laketx", "metaservice", "worker", "protos")
 
 
 UNDER_TYPE_CHECKING = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
@@ -45,13 +45,13 @@ PLANTED = [
     ("metaservice/client", "import metaservice.core", "the client knows the wire alone"),
     ("metaservice/cli", "import metaservice.core", "the CLI and workers"),
     ("worker/base", "import metaservice.service", "the CLI and workers"),
-    ("worker/read", "import worker.write.transaction", "the worker is layered"),
-    ("worker/base", f"{UNDER_TYPE_CHECKING}    import worker.api.table", "the worker is layered"),
-    ("worker/files", "import worker.base.spark_types", "jobs on files do without Spark"),
-    ("iceberg/metadata", "import metaservice.client", "Iceberg's metadata is made from facts"),
+    ("worker/files", "import worker.commit.transaction", "the worker is layered"),
+    ("worker/base", f"{UNDER_TYPE_CHECKING}    import laketx.table", "nobody inside imports the front door"),
+    ("worker/files", "import worker.spark.column_types", "jobs on files do without Spark"),
+    ("worker/iceberg/metadata", "import metaservice.client", "Iceberg's metadata is made from facts"),
     ("protos/laketx/v1", "import metaservice.core", "the wire is generated"),
     ("worker/base", "import worker.base.other", "in a circle"),
-    ("worker/api", "import worker.api.other", "in a circle"),
+    ("laketx", "import laketx.other", "in a circle"),
 ]
 
 

@@ -61,7 +61,7 @@ def test_every_finding_of_a_check_is_documented() -> None:
     parts = (
         "metaservice/service/operate/check.py",
         "metaservice/service/operate/check_marks.py",
-        "worker/files/fsck.py",
+        "worker/services/fsck.py",
     )
     source = "".join((ROOT / part).read_text(encoding="utf-8") for part in parts)
     words = set(re.findall(r'"([A-Z]{3,}(?:_[A-Z]+)+)[" ]', source)) | {"MORE_OF_THE_SAME"}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.house.tree import ROOT
 from tools import toolchain
-from worker.base import java
+from worker.spark import java
 
 SETTINGS = "<settings xmlns='http://maven.apache.org/SETTINGS/1.0.0'><mirrors>{}</mirrors></settings>"
 MIRROR = "<mirror><url>{}</url><mirrorOf>{}</mirrorOf></mirror>"

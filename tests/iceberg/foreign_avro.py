@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from iceberg.metadata.avro_bytes import sized, whole
+from worker.iceberg.metadata.avro_bytes import sized, whole
 
 SYNC: Final = b"s" * 16
 

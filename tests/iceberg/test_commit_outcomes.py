@@ -15,18 +15,18 @@ from typing import Any, Final
 import pytest
 import uvicorn
 
-from iceberg.rest.app import build_app
-from iceberg.rest.callers import Callers
-from iceberg.rest.listing import Listings
-from iceberg.rest.plans import Plans
-from iceberg.rest.serve import bind
-from iceberg.rest.tables import Showing, Tables
 from laketx import Lake, connect
 from metaservice.client import MetaClient
 from tests.iceberg.servers import Server, catalog_of
 from tests.iceberg.writers import SCHEMA, Request, appended, created, error_of, head, ids, made, numbers, prepared
 from tests.integration.broken_network import Network, Way
 from tests.integration.service import TIMEOUT_S, Service, service, wait_until
+from worker.iceberg.rest.app import build_app
+from worker.iceberg.rest.callers import Callers
+from worker.iceberg.rest.listing import Listings
+from worker.iceberg.rest.plans import Plans
+from worker.iceberg.rest.serve import bind
+from worker.iceberg.rest.tables import Showing, Tables
 
 unknown_state = pytest.importorskip("pyiceberg.exceptions", reason="pyiceberg is missing").CommitStateUnknownException
 BUDGET_S: Final = 1.0

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg.metadata.avro_bytes import whole
 from laketx import Lake
 from metaservice.client import add_column, uuid7
 from protos.laketx.v1 import transaction_pb2
@@ -30,7 +29,8 @@ from tests.iceberg.writers import (
 )
 from tests.integration.callers import create, guarded
 from tests.integration.warehouse import GRACE_MS, Warehouse, warehouse
-from worker.files.generated import FOLDER
+from worker.iceberg.metadata.avro_bytes import whole
+from worker.services.generated_files import FOLDER
 
 pyiceberg_types = pytest.importorskip("pyiceberg.types", reason="pyiceberg is not installed")
 

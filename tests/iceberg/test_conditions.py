@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg.metadata.conditions import DEPTH_MAX, Filters
 from laketx import InputError
 from metaservice.core.table.pruning import MAY_BE_TRUE, Columns, compile_judge, exactly
 from metaservice.rpc.convert.wire import predicate
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.iceberg.metadata.conditions import DEPTH_MAX, Filters
 
 pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")
 from pyiceberg import expressions as ice

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from iceberg.metadata.avro_bytes import RECORDS_A_BLOCK, file_of, whole
-from iceberg.metadata.avro_files import entry_schema
-from iceberg.metadata.delete_files import DeleteFile
-from iceberg.metadata.deletes import FILE_PATH_ID, Place
-from iceberg.metadata.entries import Entries
-from iceberg.metadata.facts import ShownFile
-from iceberg.metadata.partitions import partition_columns
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.iceberg.metadata.avro_bytes import RECORDS_A_BLOCK, file_of, whole
+from worker.iceberg.metadata.avro_files import entry_schema
+from worker.iceberg.metadata.delete_files import DeleteFile
+from worker.iceberg.metadata.deletes import FILE_PATH_ID, Place
+from worker.iceberg.metadata.entries import Entries
+from worker.iceberg.metadata.facts import ShownFile
+from worker.iceberg.metadata.partitions import partition_columns
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 COUNTS = st.integers(0, 1 << 62)

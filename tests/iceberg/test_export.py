@@ -13,7 +13,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from iceberg.export import export
 from laketx import InputError, Lake, Table
 from metaservice.cli import command_line
 from metaservice.client import rename_column, widen_column
@@ -22,7 +21,8 @@ from tests.iceberg.imported import import_file
 from tests.iceberg.readers import read_duckdb, read_pyiceberg
 from tests.spark.histories import NESTED, grow, grow_many
 from tests.spark.reading import LabLake, LabTable, Row
-from worker.base.table_view import TableView
+from worker.connection.table_view import TableView
+from worker.iceberg.export import export
 
 COLUMNS = "id bigint, day date, amount double, price decimal(10,2), at timestamp, note string"
 Read = Callable[..., Any]

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg.commits.manifests import ENTRY, LISTED
-from iceberg.metadata.avro_bytes import whole
-from iceberg.metadata.avro_files import entry_schema, list_schema
-from imports.iceberg_files import ENTRY as IMPORTED
 from metaservice.shared.column_types import Atomic, Type
 from metaservice.shared.column_types import Decimal as DecimalType
 from tests.iceberg.foreign_avro import NULLS, RECURSIVE, avro, record
-from worker.read.avro import AvroLimits, read_avro
-from worker.read.avro_values import AvroError, Field, Fields, Kind
+from worker.formats.avro import AvroLimits, read_avro
+from worker.formats.avro_values import AvroError, Field, Fields, Kind
+from worker.iceberg.commits.manifests import ENTRY, LISTED
+from worker.iceberg.metadata.avro_bytes import whole
+from worker.iceberg.metadata.avro_files import entry_schema, list_schema
+from worker.imports.iceberg_files import ENTRY as IMPORTED
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 PARTITION: list[tuple[int, str, Type]] = [

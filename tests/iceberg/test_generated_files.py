@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from iceberg.generated_files import AT_ONCE, GeneratedFiles
-from iceberg.metadata.facts import MadeFile
+from worker.iceberg.generated_files import AT_ONCE, GeneratedFiles
+from worker.iceberg.metadata.facts import MadeFile
 
 
 def test_what_failed_is_written_by_the_next_settling(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from iceberg.rest.app import ENDPOINTS
 from laketx import Lake
 from metaservice.client import MetaServiceError
 from protos.laketx.v1 import catalog_pb2
 from tests.iceberg.servers import ANSWER_S, Server
 from tests.iceberg.specification import DOCUMENT, check, document, validator
+from worker.iceberg.rest.app import ENDPOINTS
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 

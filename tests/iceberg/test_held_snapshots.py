@@ -22,8 +22,8 @@ from tests.iceberg.servers import DEFAULT, Server, catalog_of, served
 from tests.integration.service import service, wait_until
 from tests.spark.histories import COLUMNS, new_rows
 from tests.spark.reading import LabLake, LabTable
-from worker.base.warehouse import adopt
-from worker.files.purge import Purge
+from worker.files.warehouse import adopt
+from worker.services.purge import Purge
 
 KINDS = pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
 

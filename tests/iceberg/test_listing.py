@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from iceberg.rest.catalog import Catalog
-from iceberg.rest.listing import LOOK_S, Listings
-from iceberg.rest.problems import RestError
-from iceberg.rest.tables import Showing, Tables
 from laketx import InputError, Lake, Table
 from metaservice.client import MetaClient, add_column, drop_column, rename_column, widen_column
 from tests.iceberg.imported import import_file
+from worker.iceberg.rest.catalog import Catalog
+from worker.iceberg.rest.listing import LOOK_S, Listings
+from worker.iceberg.rest.problems import RestError
+from worker.iceberg.rest.tables import Showing, Tables
 
 Make = Callable[[Table, Path], None]
 

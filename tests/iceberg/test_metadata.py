@@ -17,19 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from iceberg.locations import location_of
-from iceberg.metadata import manifests
-from iceberg.metadata.avro_bytes import encoder
-from iceberg.metadata.avro_files import avro_name
-from iceberg.metadata.deletes import puffin, vector
-from iceberg.metadata.facts import MadeFile, MadeSnapshot, RemovedFiles, ShownFile, SnapshotFacts, TableFacts
-from iceberg.metadata.manifests import Manifests
-from iceberg.metadata.ranges import cover, merged_cover, parts, smallest_with
-from iceberg.metadata.table_metadata import table_metadata
-from iceberg.metadata.values import bound_of, decimal_bytes, plain_of
 from laketx import InputError
 from metaservice.shared.column_types import read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from worker.iceberg.locations import location_of
+from worker.iceberg.metadata import manifests
+from worker.iceberg.metadata.avro_bytes import encoder
+from worker.iceberg.metadata.avro_files import avro_name
+from worker.iceberg.metadata.deletes import puffin, vector
+from worker.iceberg.metadata.facts import MadeFile, MadeSnapshot, RemovedFiles, ShownFile, SnapshotFacts, TableFacts
+from worker.iceberg.metadata.manifests import Manifests
+from worker.iceberg.metadata.ranges import cover, merged_cover, parts, smallest_with
+from worker.iceberg.metadata.table_metadata import table_metadata
+from worker.iceberg.metadata.values import bound_of, decimal_bytes, plain_of
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,15 @@ from typing import Any
 import httpx
 import pytest
 
-from iceberg.rest import plans
-from iceberg.rest.plans import Plans, Reader, asked_again
-from iceberg.rest.problems import NO_TASK, RestError
 from laketx import Lake, Table
 from metaservice.client import rename_column
 from tests.arrow.tables import texts
 from tests.iceberg.servers import Server, catalog_of
 from tests.spark.histories import grow, grow_many
 from tests.spark.reading import LabLake, LabTable
+from worker.iceberg.rest import plans
+from worker.iceberg.rest.plans import Plans, Reader, asked_again
+from worker.iceberg.rest.problems import NO_TASK, RestError
 
 BOTH = pytest.mark.parametrize("form", [2, 3])
 KINDS = pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])

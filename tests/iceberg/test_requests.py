@@ -11,13 +11,13 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from iceberg.rest import shapes
-from iceberg.rest.shapes import Shape, check_shape
 from laketx import Lake
 from tests.iceberg.servers import ANSWER_S, Server
 from tests.iceberg.specification import DOCUMENT, validator
 from tests.iceberg.writers import error_of
 from worker.base.errors import InputError
+from worker.iceberg.rest import shapes
+from worker.iceberg.rest.shapes import Shape, check_shape
 
 FIELD: Final = {"id": 1, "name": "id", "type": "long", "required": False}
 NESTED: Final = {

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from cryptography import x509
 
-from iceberg.rest.certificate import Certificate
 from metaservice.client import LakeTXError
 from tests.iceberg.servers import served_folder
 from tests.integration.certificates import Authority
+from worker.iceberg.rest.certificate import Certificate
 
 
 def serial_shown(url: str, authority: Authority) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from iceberg.metadata.sort_orders import SortOrders, sort_orders
 from laketx import Lake
 from metaservice.client import drop_column, rename_column
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -15,6 +14,7 @@ from tests.arrow.tables import texts
 from tests.iceberg.imported import import_file
 from tests.iceberg.servers import Server, by_duckdb, by_polars, by_pyiceberg, catalog_of
 from tests.iceberg.writers import attached
+from worker.iceberg.metadata.sort_orders import SortOrders, sort_orders
 
 COLUMNS = {"a": "int", "b": "string", "x,`y": "decimal(10,2)", "f": "double", "day": "date"}
 SCHEMA = catalog_pb2.SchemaVersion(

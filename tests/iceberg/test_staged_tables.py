@@ -14,8 +14,8 @@ from protos.laketx.v1 import transaction_pb2
 from tests.iceberg.servers import Server, catalog_of, served, served_folder
 from tests.iceberg.writers import SCHEMA, Request, created, error_of, numbers
 from tests.integration.warehouse import GRACE_MS, Warehouse, warehouse
-from worker.files.purge import Report
-from worker.files.staged import KEEP_S, StagedTables
+from worker.services.purge import Report
+from worker.services.staged_tables import KEEP_S, StagedTables
 
 pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")
 DAY_S = 86_400

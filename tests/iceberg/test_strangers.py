@@ -18,15 +18,15 @@ import pytest
 import uvicorn
 from starlette.requests import Request
 
-from iceberg.rest import bodies, callers
-from iceberg.rest.bodies import BODY_BYTES_MAX, Bodies, json_of
-from iceberg.rest.callers import TOKEN_CHARS_MAX, Callers
-from iceberg.rest.connections import TimedConnection
-from iceberg.rest.problems import RestError
-from iceberg.rest.serve import bind
 from metaservice.client import Credentials, MetaClient, UnauthenticatedError
 from tests.iceberg.servers import Server, served
 from tests.integration.callers import Guarded, guarded
+from worker.iceberg.rest import bodies, callers
+from worker.iceberg.rest.bodies import BODY_BYTES_MAX, Bodies, json_of
+from worker.iceberg.rest.callers import TOKEN_CHARS_MAX, Callers
+from worker.iceberg.rest.connections import TimedConnection
+from worker.iceberg.rest.problems import RestError
+from worker.iceberg.rest.serve import bind
 
 ANSWER_S: Final = 60
 COMMIT: Final = "POST /v1/v3/namespaces/shop/tables/visits HTTP/1.1"

@@ -7,7 +7,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg.commits.txn_ids import NEAR_MS, UUID7, derived_id, folder_id, folder_of, loaded_version
+from worker.iceberg.commits.txn_ids import NEAR_MS, UUID7, derived_id, folder_id, folder_of, loaded_version
 
 TABLES = st.uuids(version=4).map(str)
 SNAPSHOTS = st.integers(0, (1 << 63) - 1)

@@ -14,13 +14,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, NestedField, StringType, StructType
 from pyiceberg.view.metadata import ViewVersion
 
-from iceberg.commits.views import new_view
-from iceberg.metadata.views import shown_query, view_metadata, view_schema
 from laketx import InputError, Lake
 from protos.laketx.v1 import catalog_pb2
 from tests.iceberg.servers import Server, catalog_of, served
 from tests.iceberg.writers import attached, error_of
 from tests.integration.callers import create, guarded
+from worker.iceberg.commits.views import new_view
+from worker.iceberg.metadata.views import shown_query, view_metadata, view_schema
 
 PATH = "/v1/v3/namespaces/shop/views"
 SECOND_US = 1_000_000

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from iceberg.metadata.deletes import VECTOR, vector
-from imports.delta_values import B85, Z85
+from worker.iceberg.metadata.deletes import VECTOR, vector
+from worker.imports.delta_values import B85, Z85
 
 PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7}
 

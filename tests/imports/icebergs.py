@@ -17,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from iceberg.metadata.deletes import vector
+from worker.iceberg.metadata.deletes import vector
 
 POSITIONS = pa.schema(
     [

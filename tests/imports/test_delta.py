@@ -16,17 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from imports.delta_log import newest_checkpoint
-from imports.delta_table import read_delta
-from imports.delta_values import vector_file, z85_bytes
-from imports.importing import Imported, import_table
-from imports.meter import Meter
 from laketx import InputError, Lake, connect
 from metaservice.cli import command_line
 from protos.laketx.v1 import common_pb2
 from tests.arrow.tables import texts
 from tests.imports.deltas import add_file, column, commit, hide, live_adds, metadata, protocol
-from worker.read.vectors import read_bitmap
+from worker.files.deletion_vectors import read_bitmap
+from worker.imports.delta_log import newest_checkpoint
+from worker.imports.delta_table import read_delta
+from worker.imports.delta_values import vector_file, z85_bytes
+from worker.imports.progress import Meter
+from worker.imports.table_import import Imported, import_table
 
 NAME = "shop.orders"
 FORMS = pytest.mark.parametrize("form", ["i", "u", "p"])

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from imports.evolution import columns_changes, keep_their_names
-from imports.facts import Columns
 from laketx import InputError, Lake, connect
 from metaservice.shared.column_types import Atomic, Field, Struct, type_text
 from protos.laketx.v1 import catalog_pb2
+from worker.imports.facts import Columns
+from worker.imports.schema_evolution import columns_changes, keep_their_names
 
 NAMES = "abcdef"
 

@@ -17,14 +17,6 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 
-from iceberg.export import export
-from imports import importing
-from imports.iceberg_files import Entry
-from imports.iceberg_table import PartitionColumns, open_table, read_iceberg
-from imports.importing import Imported, import_table
-from imports.meter import Meter
-from imports.planning import plan_import
-from imports.tables import known_files
 from laketx import ConflictError, InputError, Lake, connect
 from metaservice.cli import command_line
 from metaservice.shared.column_types import Atomic, Field
@@ -33,6 +25,14 @@ from tests.arrow.tables import Reads, open_lake, texts
 from tests.imports.icebergs import Icebergs, data_files
 from tests.spark.histories import grow
 from tests.spark.reading import LabTable
+from worker.iceberg.export import export
+from worker.imports import table_import
+from worker.imports.iceberg_files import Entry
+from worker.imports.iceberg_table import PartitionColumns, open_table, read_iceberg
+from worker.imports.planning import plan_import
+from worker.imports.progress import Meter
+from worker.imports.table_import import Imported, import_table
+from worker.imports.tables import known_files
 
 NAME = "shop.orders"
 
@@ -483,7 +483,7 @@ def test_a_run_that_is_cut_off_is_made_good(lake: Lake, bergs: Icebergs, monkeyp
         raise CutOffError
 
     with monkeypatch.context() as patch:
-        patch.setattr(importing, "known_files", cut_off)
+        patch.setattr(table_import, "known_files", cut_off)
         with pytest.raises(CutOffError):
             take_in(lake, bergs)
     assert list(lake) == []
@@ -493,7 +493,7 @@ def test_a_run_that_is_cut_off_is_made_good(lake: Lake, bergs: Icebergs, monkeyp
     bergs.hide("orders", {fresh[0]: [1, 2]})
     calls = iter([True, False])
     with monkeypatch.context() as patch:
-        patch.setattr(importing, "known_files", lambda *given: known_files(*given) if next(calls) else cut_off())
+        patch.setattr(table_import, "known_files", lambda *given: known_files(*given) if next(calls) else cut_off())
         with pytest.raises(CutOffError):
             take_in(lake, bergs)
     assert len(rows_of(lake)) == 5
@@ -508,11 +508,11 @@ def test_one_of_two_runs_at_once_loses(lake: Lake, bergs: Icebergs, monkeypatch:
 
     def in_between(*given: Any) -> Any:
         found = plan_import(*given)
-        monkeypatch.setattr(importing, "plan_import", plan_import)
+        monkeypatch.setattr(table_import, "plan_import", plan_import)
         take_in(lake, bergs)
         return found
 
-    monkeypatch.setattr(importing, "plan_import", in_between)
+    monkeypatch.setattr(table_import, "plan_import", in_between)
     with pytest.raises(ConflictError, match="CONCURRENT"):
         take_in(lake, bergs)
     assert rows_of(lake) == texts(pa.concat_tables([orders(1, 3), orders(11, 3)]))

@@ -35,7 +35,14 @@ OPTIONAL = {  # modules of the service that an extra brings the libraries of
     },
 }
 BRINGS = {"s3": {"slatedb", "botocore"}, "sts": {"botocore"}, "oidc": {"jwt"}, "otel": {"opentelemetry"}}
-WHOLE = {"arrow": "worker", "spark": "worker", "iceberg": "iceberg", "imports": "imports"}
+ROOMS = ("arrow", "base", "commit", "connection", "dataframes", "files", "formats", "services", "spark")
+BOTH_ENGINES = ("laketx", *[f"worker.{room}" for room in ROOMS])
+WHOLE = {
+    "arrow": BOTH_ENGINES,
+    "spark": BOTH_ENGINES,
+    "iceberg": ("worker.iceberg",),
+    "imports": ("worker.imports",),
+}
 SPARK = {"pyspark", "py4j", "prompt_toolkit"}  # an interactive SQL shell is one of Spark
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
@@ -62,7 +69,7 @@ with laketx.connect("lake") as lake:
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_what_is_imported_is_what_the_extra_brings(extra: str, tmp_path: Path) -> None:
     python = link_environment(tmp_path / "env", extra)
-    done = run_in(python, tmp_path, "-c", IMPORT_ALL, WHOLE.get(extra, "metaservice"))
+    done = run_in(python, tmp_path, "-c", IMPORT_ALL, *WHOLE.get(extra, ("metaservice",)))
     assert done.returncode == 0, done.stderr
     missing = {name: set(modules) for name, modules in json.loads(done.stdout).items()}
     if extra in WHOLE:

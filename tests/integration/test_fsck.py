@@ -16,7 +16,7 @@ from tests.integration.bucket import BUCKET, bucket
 from tests.integration.service import Service
 from tests.integration.terminal import Ended
 from tests.integration.warehouse import GRACE_MS, INSERT, OVERWRITE, Warehouse, warehouse
-from worker.files.fsck import Finding, Fsck
+from worker.services.fsck import Finding, Fsck
 
 ATTEMPT = "part-00003-3f6d-1.zstd.parquet"  # of a task whose executor died
 

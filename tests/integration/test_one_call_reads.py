@@ -13,7 +13,7 @@ from metaservice.client import InvalidError, MetaClient, NotFoundError, add_colu
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.integration.service import Service, Stubs, service, wait_until
-from worker.base.inlined import content_of, rows_in
+from worker.arrow.scan.inlined_rows import content_of, rows_in
 
 
 @pytest.fixture(scope="module")

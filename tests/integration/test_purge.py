@@ -15,7 +15,7 @@ from metaservice.client import BlockedError, GoneError, InvalidError, MetaServic
 from protos.laketx.v1 import read_pb2
 from tests.integration.terminal import LAKETX, Ended
 from tests.integration.warehouse import GRACE_MS, HOUR_MS, INSERT, OVERWRITE, Warehouse, warehouse
-from worker.files.purge import PAGE_FILES, Purge
+from worker.services.purge import PAGE_FILES, Purge
 
 Run = Callable[..., Ended]
 

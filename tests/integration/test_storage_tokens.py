@@ -23,8 +23,8 @@ from metaservice.client import Credentials, InvalidError, MetaClient
 from tests.integration.callers import Guarded, create, guarded
 from tests.integration.service import TIMEOUT_S, facts_of, reason_of, service, wait_until
 from tests.integration.storage_server import REGION, SECRET, USER, storage_server
-from worker.base import storage_keys
-from worker.base.storage_keys import StorageKeys, file_system
+from worker.files import storage_keys
+from worker.files.storage_keys import StorageKeys, file_system
 
 KEY: Final = "AccessService/GetStorageCredentials"
 WAREHOUSE: Final = "s3://lake/files"

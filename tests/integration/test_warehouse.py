@@ -13,9 +13,9 @@ from metaservice.store.port import Batch
 from tests.integration.terminal import Ended
 from tests.integration.warehouse import GRACE_MS, INSERT, OVERWRITE, Warehouse, warehouse
 from worker.base.errors import InputError
-from worker.base.warehouse import WarehouseMark, adopt, mark_where_proven, read_mark, write_mark
-from worker.files.fsck import Fsck
-from worker.files.purge import Purge
+from worker.files.warehouse import WarehouseMark, adopt, mark_where_proven, read_mark, write_mark
+from worker.services.fsck import Fsck
+from worker.services.purge import Purge
 
 Run = Callable[..., Ended]
 

@@ -20,8 +20,8 @@ from metaservice.server.settings import read_settings
 from metaservice.server.store_opening import OpenState
 from metaservice.server.wiring import Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
-from worker.base.warehouse import adopt
-from worker.files.purge import Purge, Report
+from worker.files.warehouse import adopt
+from worker.services.purge import Purge, Report
 
 HOUR_MS = 3_600_000
 GRACE_MS = HOUR_MS

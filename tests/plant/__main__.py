@@ -24,7 +24,7 @@ from tests.plant.bugs import BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "planted-bugs.md"
-CODE = ("laketx", "metaservice", "protos", "tests", "worker", "iceberg", "imports", "tools", "examples", "benchmarks")
+CODE = ("laketx", "metaservice", "protos", "tests", "worker", "tools", "examples", "benchmarks")
 COPIED = (*CODE, "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md")
 TIMEOUT_S = 900  # a suite that takes so long has caught nothing
 AT_A_TIME = 2

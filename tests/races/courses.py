@@ -14,7 +14,7 @@ from tests.races.compactions import Compactions
 from tests.races.doors import Arrow, Frames, Iceberg, Sql, Verbs, WithoutSpark, connect_without_spark
 from tests.races.gate import Gate
 from tests.races.pairs import Course
-from worker.base.spark_jar import catalog_settings
+from worker.spark.catalog_jar import catalog_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

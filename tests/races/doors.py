@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from laketx import Lake, Table
+from laketx.lake import CLIENT_NAME
 from metaservice.client import ConflictError, MetaClient
 from tests.races.gate import Boundary
 from tests.races.statements import BASE, FIRST, Kind, Rows, Statement
-from worker.api.lake import CLIENT_NAME
 
 Policy = Literal["fail", "rerun"]
 SCHEMA: Final = "id bigint, day string, n bigint"

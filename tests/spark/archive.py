@@ -12,8 +12,8 @@ from typing import Any
 from laketx import connect
 from tests.java import ARCHIVE, BRIEF
 from tests.spark.sessions import small_session
-from worker.base.java import prepare_java
-from worker.base.spark_jar import find_jar
+from worker.spark.catalog_jar import find_jar
+from worker.spark.java import prepare_java
 
 NEW = ARCHIVE.with_suffix(".new")
 STATEMENTS = (

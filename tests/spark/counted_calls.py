@@ -13,7 +13,7 @@ import grpc
 from pyspark.sql import SparkSession
 
 from tests.integration.service import Service, service
-from worker.base.spark_jar import catalog_settings
+from worker.spark.catalog_jar import catalog_settings
 
 BACKGROUND = {"RenewPin", "Unpin"}  # of pins; a transaction that its statement renews is counted
 

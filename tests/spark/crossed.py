@@ -11,12 +11,12 @@ from laketx import Lake, Table
 from metaservice.client import ConflictError, uuid7
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import stored_rows
-from worker.compact.compaction import Options, run, staged
-from worker.compact.orders import Order
-from worker.write.catalog_writes import CatalogWrite, stage_catalog_write
-from worker.write.frame_writes import plan_insert, plan_overwrite
-from worker.write.row_changes import plan_delete, plan_update
-from worker.write.transaction import Write, run_writes
+from worker.commit.transaction import Write, run_writes
+from worker.dataframes.catalog_writes import CatalogWrite, stage_catalog_write
+from worker.dataframes.frame_writes import plan_insert, plan_overwrite
+from worker.dataframes.row_changes import plan_delete, plan_update
+from worker.services.compaction.compaction import Options, run, staged
+from worker.services.compaction.orders import Order
 
 MINOR, MAJOR, CLUSTER = (
     common_pb2.OPERATION_MINOR_COMPACT,

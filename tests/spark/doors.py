@@ -28,7 +28,7 @@ from tests.integration.service import free_address
 from tests.spark.processes import WAIT_S, wait_until
 from tests.spark.sessions import SMALL, small_session
 from tests.spark.statements import FOLDER, KEYS, Door, play
-from worker.base.spark_jar import catalog_settings, jar_setting
+from worker.spark.catalog_jar import catalog_settings, jar_setting
 
 SPARK: Final = Path(pyspark.__file__).parent
 STORY: Final = FOLDER / "story.test"

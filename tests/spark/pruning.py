@@ -20,7 +20,7 @@ from pyspark.sql import functions as sf
 
 from laketx import Lake, Table
 from protos.laketx.v1 import common_pb2
-from worker.base.session import with_settings
+from worker.spark.session import with_settings
 
 NAN, INF = float("nan"), float("inf")
 REPEATS: Final = 20  # so that writers take dictionaries

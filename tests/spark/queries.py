@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from laketx import Lake
+from laketx.table import Table
 from tests.spark.reading import shown
 from tests.spark.sql import catalog_of
-from worker.api.table import Table
 
 WAIT_S: Final = 600  # only what never comes takes as long
 

@@ -17,12 +17,12 @@ from metaservice.client import Transaction, uuid7
 from metaservice.client.folder_service import open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.spark.sessions import shared_session
-from worker.base.arrow_shapes import column_field
-from worker.base.connection import Connection
-from worker.base.inlined import content_of
+from worker.arrow.scan.inlined_rows import content_of
 from worker.base.schema import FILE_IDS
-from worker.base.spark_hash import row_buckets
-from worker.base.table_view import TableView
+from worker.connection.lake_connection import Connection
+from worker.connection.table_view import TableView
+from worker.files.arrow_types import column_field
+from worker.files.bucket_hash import row_buckets
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]

@@ -26,8 +26,8 @@ from tests.spark.processes import WAIT_S, wait_until
 from tests.spark.sessions import small_session
 from tests.spark.whole_session import play
 from tools.environment import FOLDER, ensure
-from worker.files.fsck import Fsck
-from worker.files.purge import Purge
+from worker.services.fsck import Fsck
+from worker.services.purge import Purge
 
 HADOOP_AWS: Final = "org.apache.hadoop:hadoop-aws:3.5.0"  # by the version of Spark's Hadoop
 SERVER: Final = ("moto[s3]", "flask", "flask-cors")

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.java import BRIEF
-from worker.base.java import JAVA_MIN, prepare_java
-from worker.base.spark_jar import jar_setting
+from worker.spark.catalog_jar import jar_setting
+from worker.spark.java import JAVA_MIN, prepare_java
 
 SMALL: Final = {
     "spark.driver.host": "127.0.0.1",

@@ -32,9 +32,9 @@ from tests.spark.oracle import Oracle, Rows, ViolationError, add_up, differences
 from tests.spark.sessions import small_session
 from tests.spark.soak_daemons import Daemons
 from tests.spark.soak_writers import SCHEMA, Writer
-from worker.compact.daemon import Daemon
-from worker.files.fsck import Fsck
-from worker.files.purge import Purge
+from worker.services.compaction.daemon import Daemon
+from worker.services.fsck import Fsck
+from worker.services.purge import Purge
 
 FLAGS: Final = (
     *("--lease-ms", "6000", "--schedule-ms", "200", "--task-backoff-ms", "50"),

@@ -30,7 +30,17 @@ class Daemons:
     def __init__(self, address: str, warehouse: str, folder: Path, chance: random.Random, remote: str) -> None:
         own = {"PYSPARK_SUBMIT_ARGS": SUBMIT}
         self._environment = {"PYSPARK_PYTHON": sys.executable, **({"SPARK_REMOTE": remote} if remote else own)}
-        self._command = [sys.executable, "-m", "worker", "--server", address, "--warehouse", warehouse, "--idle", "0.2"]
+        self._command = [
+            sys.executable,
+            "-m",
+            "laketx.commands.worker",
+            "--server",
+            address,
+            "--warehouse",
+            warehouse,
+            "--idle",
+            "0.2",
+        ]
         self._log = folder / "daemons.log"
         self._chance = chance
         self._lock = threading.Lock()

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.reading import LabTable, shown, union
-from worker.base.connection import Connection
+from worker.connection.lake_connection import Connection
 
 _numbers = itertools.count()
 

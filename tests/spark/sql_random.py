@@ -23,8 +23,8 @@ from laketx import Lake, connect
 from tests.spark.sessions import small_session
 from tests.spark.sql_generator import Compact, Put, Query, Shape, Statement, Statements
 from tests.spark.sql_oracle import Oracle, Row, canonical
-from worker.base.spark_jar import catalog_settings
-from worker.compact.daemon import Daemon
+from worker.services.compaction.daemon import Daemon
+from worker.spark.catalog_jar import catalog_settings
 
 OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 STATEMENTS: Final = 100

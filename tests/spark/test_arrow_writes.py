@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from laketx import Lake, Table
-from worker.base.spark_hash import row_hashes
+from worker.files.bucket_hash import row_hashes
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, day date, amount double, note string, tags array<string>, s struct<a:int,b:decimal(38,10)>"

@@ -12,7 +12,7 @@ from tests.spark.changed_rows import wanted
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake, LabTable, open_lab, union
 from worker.base.errors import InputError
-from worker.read.changes import read_changes
+from worker.dataframes.changes import read_changes
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from laketx import Lake
-from worker.read.commits import MODES
+from worker.arrow.changes.commits import MODES
 
 
 @pytest.mark.parametrize("mode", MODES)

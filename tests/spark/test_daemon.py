@@ -22,11 +22,12 @@ from tests.integration.terminal import LAKETX
 from tests.spark.crossed import MAJOR, Crossed
 from tests.spark.processes import ROOT, WAIT_S, wait_until
 from tests.spark.stored import live
-from worker.compact.compaction import Options, staged
-from worker.compact.daemon import Daemon, groups_of
-from worker.compact.processes import Processes
+from worker.services.compaction.compaction import Options, staged
+from worker.services.compaction.daemon import Daemon, groups_of
+from worker.services.compaction.processes import Processes
 
 LEASE_MS = 3_000
+CHUNK_PROCESS = b"worker.services.compaction.chunk_process"
 NewName = Callable[[], str]
 
 
@@ -81,7 +82,7 @@ class Asked:
 
     def is_worked_on(self) -> bool:
         """Whether a process of this one waits for a file."""
-        return any(child.is_dir() and b"worker.compact.child" in read(child / "cmdline") for child in children())
+        return any(child.is_dir() and CHUNK_PROCESS in read(child / "cmdline") for child in children())
 
     def check(self) -> None:
         """Done by others in the end, once."""

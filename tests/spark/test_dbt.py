@@ -15,7 +15,7 @@ from tests.house.tree import ROOT
 from tests.integration.service import service
 from tests.spark.sql import catalog_of
 from tools.environment import ensure
-from worker.base.spark_jar import find_jar
+from worker.spark.catalog_jar import find_jar
 
 PROJECT = ROOT / "examples" / "dbt"
 TIMEOUT_S = 600.0

@@ -13,7 +13,7 @@ from tests.house.tree import ROOT
 from tests.integration.service import service
 from tests.spark.doors import Jdbc, connect_address, connect_server, tell, thrift_server
 from tests.spark.processes import Cluster
-from worker.base.spark_jar import catalog_settings
+from worker.spark.catalog_jar import catalog_settings
 
 TIMEOUT_S = 900.0
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from laketx import InputError, Lake, Table
-from worker.write.export import UNFINISHED
+from worker.dataframes.export import UNFINISHED
 
 Names = Callable[[], str]
 ONE, TWO = date(2026, 11, 1), date(2026, 11, 2)

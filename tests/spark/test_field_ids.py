@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from iceberg.export import export
 from laketx import Lake, Table
 from tests.iceberg.readers import read_duckdb, read_pyiceberg
 from tests.spark.sql import SqlReads
 from tests.spark.stored import live
-from worker.base.arrow_shapes import ARROW_ID, arrow_schema, file_schema
 from worker.base.schema import OP, ROW_ID
+from worker.files.arrow_types import ARROW_ID, arrow_schema, file_schema
+from worker.iceberg.export import export
 
 Names = Callable[[], str]
 COLUMNS = (

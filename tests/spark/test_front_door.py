@@ -14,10 +14,11 @@ from rich.console import Console
 
 from laketx import ConflictError, Lake, connect
 from tests.integration.terminal import STYLE
-from worker.base import bars, progress
-from worker.base.bars import SWITCH, Bars
-from worker.base.progress import is_shown
-from worker.base.session import OWN_BAR, counting, python_hint
+from worker.base import progress_bars
+from worker.base.progress_bars import SWITCH, Bars
+from worker.spark import progress
+from worker.spark.progress import is_shown
+from worker.spark.session import OWN_BAR, counting, python_hint
 
 Names = Callable[[], str]
 
@@ -64,7 +65,7 @@ def test_where_bars_are_shown(
 def test_a_write_shows_how_far_it_is(
     lake: Lake, spark: SparkSession, new_name: Names, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bars, "AFTER_S", 0.0)
+    monkeypatch.setattr(progress_bars, "AFTER_S", 0.0)
     table = lake.create_table(new_name(), "id bigint")
     table.insert(spark.range(1))
     assert capfd.readouterr().err.count(table.name) == 0

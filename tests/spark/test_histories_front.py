@@ -20,8 +20,8 @@ from laketx import Lake, Table
 from metaservice.client import InvalidError
 from tests.spark.changed_rows import difference
 from tests.spark.reading import union
-from worker.read.commits import MODES
-from worker.write.file_imports import NO_VALUE
+from worker.arrow.changes.commits import MODES
+from worker.imports.parquet_files import NO_VALUE
 
 CASES = 60
 SCHEMA = "cased int, id int, day timestamp, amount bigint"

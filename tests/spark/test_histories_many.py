@@ -20,9 +20,9 @@ from tests.spark.changed_rows import Look, Oracle, Shown
 from tests.spark.histories import grow_many
 from tests.spark.reading import LabLake, LabTable, open_lab, union
 from tests.spark.sessions import shared_session
-from worker.read import scan
-from worker.read.changes import read_changes
-from worker.read.commits import MODES
+from worker.arrow.changes.commits import MODES
+from worker.dataframes import scan
+from worker.dataframes.changes import read_changes
 
 CASES = 100
 SITES = 4

@@ -16,15 +16,15 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, IntegerType, ListType, LongType, NestedField, StringType, StructType
 from pyspark.sql import SparkSession
 
-from imports.delta_table import read_delta
-from imports.facts import SourceTable
-from imports.iceberg_table import open_table, read_iceberg
-from imports.importing import import_table
-from imports.meter import Meter
 from laketx import Lake, Table
 from tests.arrow.tables import texts
 from tests.imports.deltas import add_file, column, commit, hide, live_adds, metadata, protocol
 from tests.imports.icebergs import Icebergs, data_files
+from worker.imports.delta_table import read_delta
+from worker.imports.facts import SourceTable
+from worker.imports.iceberg_table import open_table, read_iceberg
+from worker.imports.progress import Meter
+from worker.imports.table_import import import_table
 
 Names = Callable[[], str]
 

@@ -14,11 +14,11 @@ from laketx import Lake, connect
 from protos.laketx.v1 import common_pb2, maintenance_pb2
 from tests.spark.crossed import CLUSTER, MAJOR, MINOR, Crossed
 from tests.spark.stored import live, row_ids
-from worker.compact.compaction import Options, staged
-from worker.compact.daemon import Daemon
-from worker.compact.jobs import Job
-from worker.compact.processes import Processes
-from worker.compact.spark_executors import SparkExecutors
+from worker.services.compaction.compaction import Options, staged
+from worker.services.compaction.daemon import Daemon
+from worker.services.compaction.jobs import Job
+from worker.services.compaction.processes import Processes
+from worker.services.compaction.spark_executors import SparkExecutors
 
 NewName = Callable[[], str]
 

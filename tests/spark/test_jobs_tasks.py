@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import catalog_pb2
-from worker.base.arrow_shapes import ARROW_ID, arrow_schema, in_shape
-from worker.compact import chunks
-from worker.compact.digests import Digest, digest_of, row_hashes
-from worker.compact.file_io import Output, read_batches
-from worker.compact.orders import BITS_A_COLUMN, interleaved, rank_bounds
-from worker.compact.sorted_merge import NotSortedError, Run, blocks, latest, without_tombstones
-from worker.read.file_rows import InputFile
+from worker.arrow.scan.file_rows import InputFile
+from worker.files.arrow_types import ARROW_ID, arrow_schema, in_shape
+from worker.services.compaction import chunks
+from worker.services.compaction.digests import Digest, digest_of, row_hashes
+from worker.services.compaction.file_io import Output, read_batches
+from worker.services.compaction.orders import BITS_A_COLUMN, interleaved, rank_bounds
+from worker.services.compaction.sorted_merge import NotSortedError, Run, blocks, latest, without_tombstones
 
 KEYS = ["a", "b"]
 Rows = list[dict[str, Any]]
@@ -306,7 +306,7 @@ def test_a_fault_of_the_writer_shows(keyed: Bench, monkeypatch: pytest.MonkeyPat
 
 HASHED = """
 import polars as pl
-from worker.compact.digests import digest_of, row_hashes
+from worker.services.compaction.digests import digest_of, row_hashes
 rows = pl.DataFrame({"a": [1, None, 3], "b": ["x", "yy", None], "c": [[{"k": 1.5}], [], None]})
 print(digest_of(row_hashes(rows, ["a", "b", "c"])).to_bytes().hex())
 """

@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from laketx import Commit, InputError, Lake, Table
+from laketx.table_writes import MergeBuilder
 from tests.spark.sql import SqlReads
 from tests.spark.stored import stored_rows
-from worker.api.verbs import MergeBuilder
-from worker.write import merges
+from worker.dataframes import merges
 
 Names = Callable[[], str]
 SCHEMA = "`order` bigint, `group` bigint, day string"

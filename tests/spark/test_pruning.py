@@ -14,7 +14,7 @@ from laketx import Lake, Table
 from tests.spark import pruning
 from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES, Counts
 from tests.spark.stored import live
-from worker.read import scan
+from worker.dataframes import scan
 
 Names = Callable[[], str]
 Oracle = dict[tuple[str, str], int]

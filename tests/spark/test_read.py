@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as sf
 
+from laketx.snapshot import snapshot_of
 from metaservice.client import InvalidError, add_column, drop_column, rename_column, widen_column
 from metaservice.client.calling import Caller
 from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow
 from tests.spark.lab_tables import COLUMNS, WIDE, row
 from tests.spark.reading import LabLake, LabTable, Row, expected, open_lab, shown, union
-from worker.api.snapshots import snapshot_of
 from worker.base.errors import InputError
-from worker.read import scan
+from worker.dataframes import scan
 
 
 @pytest.fixture(scope="module")

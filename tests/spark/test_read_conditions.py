@@ -12,8 +12,8 @@ from metaservice.core.table.predicates import truth
 from metaservice.rpc.convert.wire import _Predicates
 from tests.spark.reading import ARROW
 from tests.spark.sessions import shared_session
-from worker.base.conditions import parse_condition
-from worker.base.session import find_zone
+from worker.spark.conditions import parse_condition
+from worker.spark.session import find_zone
 
 TYPES = {
     "id": "bigint",

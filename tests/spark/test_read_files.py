@@ -13,7 +13,7 @@ from laketx import Lake
 from tests.spark.lab_tables import Alike, SetsInFiles, WrongSizes, fill, live_files, rows
 from tests.spark.reading import LabLake, LabTable, expected, open_lab, shown
 from tests.spark.stored import live
-from worker.read import scan
+from worker.dataframes import scan
 
 COLUMNS = {"id": "bigint", "amount": "double"}
 

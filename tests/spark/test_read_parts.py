@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
-from worker.base.conditions import parse_condition
-from worker.base.session import find_zone
-from worker.base.spark_hash import xxhash64
-from worker.read.key_merge import BucketToMerge, KeyFile, hidden_in
-from worker.read.position_blocks import blocks_of, has_bits, positions_of
+from worker.arrow.scan.key_merge import BucketToMerge, KeyFile, hidden_in
+from worker.files.bucket_hash import xxhash64
+from worker.files.position_blocks import blocks_of, has_bits, positions_of
+from worker.spark.conditions import parse_condition
+from worker.spark.session import find_zone
 
 TYPES = {
     "id": "bigint",

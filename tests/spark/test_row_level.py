@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from laketx import ConflictError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
-from worker.base.delete_sets import ranges_of
-from worker.write.row_level import changes_all, key_sets
+from worker.arrow.write.row_level import changes_all, key_sets
+from worker.files.delete_sets import ranges_of
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, amount bigint, day string"

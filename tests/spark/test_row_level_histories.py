@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import DataFrame
 
 from laketx import Lake, Table
+from laketx.transaction import MultiTableTransaction, TableInTransaction
 from metaservice.client import ConflictError
 from tests.model import programs
 from tests.model.world import Rows
-from worker.api.multi_table import MultiTableTransaction, TableInTransaction
 
 SCHEMA = "p string, id bigint, v bigint"
 PARTITIONS = ("a", "b")

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from laketx import Lake, connect
 from tests.spark.sql import SqlReads
 from tests.spark.stored import live
-from worker.base.session import GROUP_PROPERTIES, job_group, with_settings
-from worker.write.staging import MICROSECONDS, WRITE_SETTINGS
+from worker.dataframes.staging import MICROSECONDS, WRITE_SETTINGS
+from worker.spark.session import GROUP_PROPERTIES, job_group, with_settings
 
 DAYS = "spark.sql.parquet.datetimeRebaseModeInWrite"
 COLUMNS = "id bigint, price decimal(9,2), day date, at timestamp, tags array<string>"

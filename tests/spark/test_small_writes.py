@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from laketx import InputError, Lake
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
-from worker.write import small_writes
+from worker.dataframes import small_writes
 
 Names = Callable[[], str]
 SCHEMA = (

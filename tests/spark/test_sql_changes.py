@@ -17,7 +17,7 @@ from tests.spark.lab_tables import COLUMNS, row
 from tests.spark.reading import LabLake, LabTable, open_lab, shown, union
 from tests.spark.sql import SqlReads
 from tests.spark.typed_rows import SCHEMA, frame, row_of, texts
-from worker.read.commits import MODES
+from worker.arrow.changes.commits import MODES
 
 TIMES = ("_commit_time", "_commit_timestamp")
 

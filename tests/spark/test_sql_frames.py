@@ -12,8 +12,8 @@ from laketx import Lake, Table, connect
 from tests.spark.held import Held
 from tests.spark.sql import SqlReads
 from tests.spark.stored import live, staged_folders, stored_rows
-from worker.base.warehouse import WarehouseMark, location_of, read_mark
-from worker.files.purge import Purge
+from worker.files.warehouse import WarehouseMark, location_of, read_mark
+from worker.services.purge import Purge
 
 Names = Callable[[], str]
 

@@ -16,8 +16,8 @@ from tests.spark.lab_tables import COLUMNS, row
 from tests.spark.processes import wait_until
 from tests.spark.reading import LabLake, open_lab, shown
 from tests.spark.sql import SqlReads, catalog_of
-from worker.base.spark_jar import CATALOG_CLASS
-from worker.files.purge import Purge
+from worker.services.purge import Purge
+from worker.spark.catalog_jar import CATALOG_CLASS
 
 Names = Callable[[], str]
 

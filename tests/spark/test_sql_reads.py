@@ -17,8 +17,8 @@ from tests.spark.lab_tables import COLUMNS, WIDE, Alike, SetsInFiles, WrongSizes
 from tests.spark.reading import LabLake, Row, expected, open_lab, shown
 from tests.spark.sql import SqlReads
 from tests.spark.typed_rows import SCHEMA, frame, row_of, texts
-from worker.base.session import with_settings
-from worker.read import scan
+from worker.dataframes import scan
+from worker.spark.session import with_settings
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from laketx.commands.sql_session import check_reachable
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.client import MetaClient
 from protos.laketx.v1 import transaction_pb2 as wire
@@ -18,8 +19,7 @@ from tests.integration.service import free_address, service
 from tests.spark.doors import connect_address, connect_server
 from tests.spark.processes import ROOT, WAIT_S, wait_until
 from tests.spark.terminal import PROMPT, on_a_terminal
-from worker.base.spark_jar import catalog_settings
-from worker.shell.spark import check_reachable
+from worker.spark.catalog_jar import catalog_settings
 
 SETUP = """
 CREATE NAMESPACE shop;

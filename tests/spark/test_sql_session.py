@@ -21,8 +21,8 @@ from tests.integration.service import service
 from tests.spark.lab_tables import COLUMNS, row
 from tests.spark.reading import LabLake, open_lab, shown
 from tests.spark.sql import SqlReads, catalog_of
-from worker.base import session as sessions
-from worker.base.spark_jar import CATALOG_CLASS, catalog_settings
+from worker.spark import session as sessions
+from worker.spark.catalog_jar import CATALOG_CLASS, catalog_settings
 
 WAIT_S = 60.0
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx.commands import result_rows
 from metaservice.cli.output import Session
 from tests.spark.processes import ROOT
 from tests.spark.terminal import PROMPT, WAIT_S, on_a_terminal
-from worker.shell import rows
 
 ROWS = """
     SELECT * FROM VALUES (1, NULL, '', X'00FF', array(1, NULL), named_struct('p', 1)),
@@ -27,7 +27,7 @@ def session(form: str = "table") -> Session:
 
 
 def test_rows_as_a_table(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    assert rows.show(session(), spark.sql(ROWS), "table", None) == "2 rows"
+    assert result_rows.show(session(), spark.sql(ROWS), "table", None) == "2 rows"
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["ID", "N", "ID", "B", "L", "S"]
     assert lines[1] == ["1", "NULL", "X'00FF'", "[1,", "null]", "{1}"]
@@ -35,14 +35,14 @@ def test_rows_as_a_table(spark: SparkSession, capsys: pytest.CaptureFixture[str]
 
 
 def test_rows_as_json(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    assert rows.show(session("json"), spark.sql(ROWS), "json", None) == "2 rows"
+    assert result_rows.show(session("json"), spark.sql(ROWS), "json", None) == "2 rows"
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert first == {"id": 1, "n": None, "id_2": "", "b": "AP8=", "l": [1, None], "s": {"p": 1}}
     assert second["id_2"] == 'a,"b"'
 
 
 def test_rows_as_csv(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    assert rows.show(session(), spark.sql(ROWS), "csv", None) == "2 rows"
+    assert result_rows.show(session(), spark.sql(ROWS), "csv", None) == "2 rows"
     assert capsys.readouterr().out.splitlines() == [
         "id,n,id,b,l,s",
         '1,,"",X\'00FF\',"[1, null]",{1}',
@@ -52,9 +52,9 @@ def test_rows_as_csv(spark: SparkSession, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_limit_says_that_there_is_more(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     frame = spark.range(5).orderBy("id")
-    assert rows.show(session(), frame, "table", 3) == "the first 3 rows; --limit 0 shows all"
-    assert rows.show(session(), frame, "table", 5) == "5 rows"
-    assert rows.show(session(), frame, "csv", 1) == "1 row"
+    assert result_rows.show(session(), frame, "table", 3) == "the first 3 rows; --limit 0 shows all"
+    assert result_rows.show(session(), frame, "table", 5) == "5 rows"
+    assert result_rows.show(session(), frame, "csv", 1) == "1 row"
     assert capsys.readouterr().out.split() == ["ID", *"012", "ID", *"01234", "id", "0"]
 
 

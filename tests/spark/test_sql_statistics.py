@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from laketx import Lake
 from tests.spark.sql import SqlReads
-from worker.base.session import with_settings
+from worker.spark.session import with_settings
 
 Known = dict[str, tuple[Any, ...]]
 

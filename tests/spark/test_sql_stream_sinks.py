@@ -13,9 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
 from laketx import Lake
+from laketx.table import Table
 from tests.spark.queries import Streams
 from tests.spark.reading import shown
-from worker.api.table import Table
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from laketx import Lake, Table
 from protos.laketx.v1 import transaction_pb2
 from tests.spark.sql import SqlReads
 from tests.spark.stored import file_rows, live, staged_folders, stored_rows
-from worker.base.session import write_outcome
+from worker.spark.session import write_outcome
 
 Names = Callable[[], str]
 

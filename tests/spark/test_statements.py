@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from laketx import Lake
 from tests.spark.statements import KEYS, files, play
-from worker.base.spark_jar import catalog_settings
+from worker.spark.catalog_jar import catalog_settings
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.integration.service import Service
 from tests.spark.processes import ROOT, WAIT_S
 from tests.spark.sql import catalog_of
 from tests.spark.streams import KINDS, copy
-from worker.files.purge import Purge
+from worker.services.purge import Purge
 
 FLAGS = ("--lease-ms", "6000", "--purge-delay-ms", "0", "--adopt-grace-ms", "1000")
 PROPERTIES = {"data.retain.hours": "0"}

@@ -13,7 +13,7 @@ from laketx import Credentials, connect
 from tests.integration.certificates import Authority
 from tests.integration.service import service
 from tests.integration.token_door import Door, door
-from worker.base.spark_jar import catalog_settings
+from worker.spark.catalog_jar import catalog_settings
 
 OLD, NEW = "old-secret", "new-secret"
 

@@ -14,10 +14,10 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
 import laketx
+from laketx.column_definitions import columns_of_words
 from tests.house.tree import ROOT
 from tests.spark import story_without_spark
-from worker.base.plain_columns import columns_of_words
-from worker.base.spark_types import wire_columns
+from worker.spark.column_types import wire_columns
 
 HERE = """
 import json, sys

@@ -12,7 +12,15 @@ from tests.spark.processes import ROOT, WAIT_S
 
 def test_it_ends_when_told_to(tmp_path: Path) -> None:
     service = Service(tmp_path / "store")
-    command = [sys.executable, "-m", "worker", "--server", service.start(), "--warehouse", str(tmp_path / "files")]
+    command = [
+        sys.executable,
+        "-m",
+        "laketx.commands.worker",
+        "--server",
+        service.start(),
+        "--warehouse",
+        str(tmp_path / "files"),
+    ]
     with (tmp_path / "log").open("wb") as log:
         worker = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
     assert worker.stdout is not None

@@ -18,9 +18,9 @@ from metaservice.client import MetaServiceError
 from protos.laketx.v1 import common_pb2
 from tests.spark.held import Held
 from tests.spark.stored import by, file_rows, live, staged_folders, stored_rows
-from worker.base.spark_types import FIELD_ID
-from worker.base.table_view import TableView
-from worker.write.transaction import WriteOptions
+from worker.commit.transaction import WriteOptions
+from worker.connection.table_view import TableView
+from worker.spark.column_types import FIELD_ID
 
 Names = Callable[[], str]
 
@@ -298,8 +298,8 @@ def test_a_doomed_write_stops_its_job(lake: Lake, spark: SparkSession, new_name:
 
 def doomed(table: TableView, spark: SparkSession) -> Any:
     """An overwrite-like update whose job would take minutes; the service dooms it at once."""
-    from worker.write.stages import Stage, Staged  # noqa: PLC0415
-    from worker.write.transaction import Write  # noqa: PLC0415
+    from worker.commit.stages import Stage, Staged  # noqa: PLC0415
+    from worker.commit.transaction import Write  # noqa: PLC0415
 
     def stage(stage: Stage) -> Staged:
         other = threading.Thread(target=lambda: Table(table.lake, table.meta).insert(spark.range(1)))

@@ -14,7 +14,7 @@ from laketx import ConflictError, InputError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.held import Held
 from tests.spark.stored import file_rows, live, staged_folders, stored_rows
-from worker.write.merge_reads import of_condition
+from worker.dataframes.merge_reads import of_condition
 
 Names = Callable[[], str]
 DAYS = ("mon", "tue", "wed")

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from laketx import InputError, Lake
 from metaservice.client import InvalidError
 from tests.spark.stored import live
-from worker.base.warehouse import read_mark
-from worker.write.file_imports import folder_type, folder_values
+from worker.files.warehouse import read_mark
+from worker.imports.parquet_files import folder_type, folder_values
 
 Names = Callable[[], str]
 

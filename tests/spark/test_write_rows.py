@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from laketx import InputError, Lake, Table
 from tests.spark.stored import live, row_ids, staged_folders, stored_rows
-from worker.base import delete_sets
+from worker.files import delete_sets
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, amount bigint, day string"

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from laketx import Lake, connect
 from tests.integration.service import Service
 from tests.spark.stored import stored_rows
-from worker.write.conflict_policies import OnConflict
+from worker.commit.conflict_policies import OnConflict
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ from metaservice.shared import column_types
 from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
-from worker.base.footers import column_stats, list_parquet
-from worker.base.spark_types import ATOMIC, FIELD_ID, parse_type, type_text
-from worker.base.storage import storage
 from worker.base.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
-from worker.write.conflict_policies import policy_for
-from worker.write.staged_files import first_duplicate
+from worker.commit.conflict_policies import policy_for
+from worker.commit.staged_files import first_duplicate
+from worker.files.footers import column_stats, list_parquet
+from worker.files.storage import storage
+from worker.spark.column_types import ATOMIC, FIELD_ID, parse_type, type_text
 
 PLAIN = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 ODD = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), min_size=1, max_size=8)

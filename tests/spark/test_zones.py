@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from laketx import InputError, Lake, Table
 from tests.spark.stored import live
-from worker.write import small_writes
+from worker.dataframes import small_writes
 
 Names = Callable[[], str]
 Zone = Callable[[str], None]

@@ -24,12 +24,12 @@ from pyspark.sql import functions as sf
 from laketx import ConflictError, InputError, Lake, Table, connect
 from protos.laketx.v1 import common_pb2
 from tests.spark.sessions import SMALL, small_session
-from worker.base.session import counting, is_classic
-from worker.base.spark_jar import jar_setting
-from worker.base.table_view import TableView
-from worker.write.stages import Stage, Staged
-from worker.write.staging import WRITE_SETTINGS
-from worker.write.transaction import Write, WriteOptions
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import Write, WriteOptions
+from worker.connection.table_view import TableView
+from worker.dataframes.staging import WRITE_SETTINGS
+from worker.spark.catalog_jar import jar_setting
+from worker.spark.session import counting, is_classic
 
 Rows = list[tuple[Any, ...]]
 

@@ -13,7 +13,7 @@ from metaservice.core.table.partitions import Partitioning
 from metaservice.rpc.convert import answers, wire_tasks
 from metaservice.rpc.convert.paging import FRAME_BYTES, Room, fitting, in_parts
 from protos.laketx.v1 import common_pb2, maintenance_pb2, read_pb2
-from worker.base.delete_sets import INLINE_BYTES_MAX, TOUCHES_BYTES_MAX, named
+from worker.files.delete_sets import INLINE_BYTES_MAX, TOUCHES_BYTES_MAX, named
 
 GROUPS = 2_000
 PLACE = Partitioning((("part", "string"),))

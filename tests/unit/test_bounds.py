@@ -19,9 +19,9 @@ from metaservice.core.table.predicates import COMPARISONS, Compare, Not
 from metaservice.core.table.pruning import UNKNOWN, new_pruning
 from metaservice.rpc.convert.plans import BoundsReader
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.base.footers import data_file
-from worker.base.parquet_options import bounded
-from worker.compact.file_io import Output
+from worker.files.footers import data_file
+from worker.files.parquet_options import bounded
+from worker.services.compaction.file_io import Output
 
 NAN, INF = math.nan, math.inf
 REALS = st.sampled_from([NAN, -INF, -1.5, -0.0, 0.0, 1.0, 7.5, INF, None])

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from laketx.foreign_calls import OF_LAKES, OF_MERGES, OF_TABLES, Calls, by_name
+from laketx.lake import Lake
+from laketx.table import Table
+from laketx.table_writes import MergeBuilder
 from protos.laketx.v1 import catalog_pb2
-from worker.api.foreign_calls import OF_LAKES, OF_MERGES, OF_TABLES, Calls, by_name
-from worker.api.lake import Lake
-from worker.api.table import Table
-from worker.api.verbs import MergeBuilder
 
 TABLE = Table.__new__(Table)
 LAKE = Lake.__new__(Lake)

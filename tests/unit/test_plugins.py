@@ -67,11 +67,11 @@ def loaded_by(line: str) -> set[str]:
 
 def test_the_command_loads_neither_spark_nor_arrow() -> None:
     loaded = loaded_by("--help")
-    assert "worker.commands" in loaded
+    assert "laketx.commands.declarations" in loaded
     assert loaded & {"pyspark", "pyarrow", "pandas", "polars", "numpy"} == set()
 
 
 def test_a_command_loads_no_other_one() -> None:
     loaded = loaded_by("help ping")
     assert "metaservice.cli.ping" in loaded
-    assert loaded & {"metaservice.cli.bench", "metaservice.cli.table", "worker.commands"} == set()
+    assert loaded & {"metaservice.cli.bench", "metaservice.cli.table", "laketx.commands.declarations"} == set()

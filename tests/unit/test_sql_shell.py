@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laketx.commands.result_rows import distinct
+from laketx.commands.sql import failure_of, state_folder
+from laketx.commands.sql import given as given_statements
+from laketx.commands.sql_text import UnendedError, is_complete, split
 from metaservice.cli.failures import CommandError, Exit
-from worker.shell.command import failure_of, state_folder
-from worker.shell.command import given as given_statements
-from worker.shell.rows import distinct
-from worker.shell.statements import UnendedError, is_complete, split
-from worker.shell.texts import csv_line
+from worker.formats.text_values import csv_line
 
 PIECES = [
     "SELECT",

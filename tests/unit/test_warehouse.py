@@ -7,7 +7,7 @@ from metaservice.store.engines.memory import MemoryStore
 from metaservice.store.history import ensure_history, read_history
 from protos.laketx.v1 import maintenance_pb2
 from worker.base.errors import InputError
-from worker.base.warehouse import WarehouseMark, check_mark, location_of
+from worker.files.warehouse import WarehouseMark, check_mark, location_of
 
 KNOWN = maintenance_pb2.Warehouse(service_id="aa", history_epoch="2-bb", location="/lake", marked=True)
 

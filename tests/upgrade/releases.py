@@ -18,7 +18,10 @@ from tests.integration.service import TIMEOUT_S, Service
 HERE = Path(__file__).parent
 NAMED = HERE / "release_before"
 PACKAGES = ("metaservice", "protos", "worker", "laketx")
-ADDED_SINCE = ("iceberg", "imports")  # packages of this environment that an environment of the release before lacks
+COMMANDS = {  # modules of commands that this environment names, and what the release before has in their place
+    "laketx/commands": "from worker.commands import COMMANDS\n\n__all__ = ['COMMANDS']\n",
+    "worker/iceberg": "COMMANDS = ()\n",
+}
 STOP_S = 60.0
 
 
@@ -123,9 +126,9 @@ def unpack(name: str, folder: Path) -> Release:
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     archive.unlink()
-    for package in ADDED_SINCE:  # one without commands stands before the present one on the path
+    for package, text in COMMANDS.items():
         if not (folder / package).exists():
             (folder / package).mkdir()
             (folder / package / "__init__.py").touch()
-            (folder / package / "commands.py").write_text("COMMANDS = ()\n", encoding="utf-8")
+            (folder / package / "declarations.py").write_text(text, encoding="utf-8")
     return Release(name, folder)

@@ -1,1 +1,1 @@
-"""The base of the worker: values, schemas, conditions, storage, the connection, the Spark session."""
+"""What every room of the worker uses: errors, values, names of columns, conditions, logs."""

@@ -1,1 +1,1 @@
-"""Jobs on files that need storage and no Spark: purge and fsck."""
+"""Data files: storage, footers, Arrow types, delete sets, deletion vectors, and the mark of a warehouse."""

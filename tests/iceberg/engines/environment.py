@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tools.environment import FOLDER, ensure
-from worker.base.java import JAVA_MIN, prepare_java
+from worker.spark.java import JAVA_MIN, prepare_java
 
 PINS: Final = Path(__file__).resolve().parent
 SPARK: Final = ("pyspark", "pyarrow", "pandas")

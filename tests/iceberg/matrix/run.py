@@ -18,13 +18,13 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from iceberg.export import export
 from tests.arrow.tables import open_lake, texts
 from tests.iceberg.engines.environment import SPARK_SETTINGS, ensure_others, ensure_spark, spark_catalog
 from tests.iceberg.matrix.results import Failure, Tried
 from tests.iceberg.matrix.tables import MOMENTS, TAG, Case, cases
 from tests.iceberg.readers import load_extensions
 from tests.iceberg.servers import DEFAULT, Server, catalog_of, served_folder
+from worker.iceberg.export import export
 
 FORMS: Final = (3, 2)
 NEAR: Final = ("pyiceberg", "polars", "duckdb")  # run in this process

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.plant.bug import Bug
 
-ICEBERG = "iceberg/"
+ICEBERG = "worker/iceberg/"
 
 BUGS: Final = (
     Bug(
@@ -165,7 +165,7 @@ BUGS: Final = (
     ),
     Bug(
         "rows that carry their ids are hidden by the ids of others",
-        ICEBERG + "hidden_rows.py",
+        ICEBERG + "deleted_rows.py",
         (
             (
                 "    at = positions_of(positions)\n    if not file.carries_row_ids:",
@@ -205,13 +205,13 @@ BUGS: Final = (
     ),
     Bug(
         "a type of a foreign Avro file may contain itself",
-        "worker/read/avro_values.py",
+        "worker/formats/avro_values.py",
         (("        if name and name in self._open:", "        if name and name in self._open and not depth:"),),
         own_tests=("tests/iceberg/test_foreign_avro.py", "-k", "more_than_its_bytes"),
     ),
     Bug(
         "a list in a foreign Avro file may have more items than bytes",
-        "worker/read/avro_values.py",
+        "worker/formats/avro_values.py",
         (("    if count > len(raw) - at:", "    if count > len(raw) << 40:"),),
         own_tests=("tests/iceberg/test_foreign_avro.py", "-k", "more_than_its_bytes"),
     ),

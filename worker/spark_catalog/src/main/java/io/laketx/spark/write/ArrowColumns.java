@@ -31,7 +31,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 
-/** The columns of inlined files in Arrow, as worker/base/arrow_shapes.py has them: with ids, and NULL allowed. */
+/** The columns of inlined files in Arrow, as worker/files/arrow_types.py has them: with ids, and NULL allowed. */
 final class ArrowColumns {
   private static final String ID = "PARQUET:field_id"; // where Python looks for it
   private static final int DECIMAL_BITS = 128;

@@ -28,7 +28,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The mark of a warehouse, without which nothing is deleted there: the first writer leaves it, where nothing says that the
- * location is another one's. worker/base/warehouse.py tells when that is so, and does the same.
+ * location is another one's. worker/files/warehouse.py tells when that is so, and does the same.
  */
 final class WarehouseMark {
   private static final Logger LOG = LoggerFactory.getLogger(WarehouseMark.class);

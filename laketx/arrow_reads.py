@@ -1,0 +1,167 @@
+"""A table's rows without Spark."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
+
+import pyarrow as pa
+
+from metaservice.client import InvalidError
+from worker.arrow.changes.commits import check_mode, check_range
+from worker.arrow.expressions.conditions import parsed
+from worker.arrow.scan.plans import PinnedPlan, pinned_plan
+from worker.arrow.scan.scanner import ArrowScan, Asked, Rows, named_columns
+from worker.arrow.scan.version_rows import VersionRows
+from worker.base.errors import InputError
+from worker.commit.noted_reads import ReadSource
+from worker.connection.pins import PinnedVersion
+from worker.connection.table_view import TableView
+from worker.connection.versions import no_zone, time_us_of, version_at
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+
+class ArrowMethods(ABC):
+    """What has rows to read without Spark: as Arrow, pandas, polars or by DuckDB."""
+
+    @abstractmethod
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """The rows, which are read when they are needed, and as often."""
+
+    def _scan(self, asked: Asked) -> ArrowScan:
+        """The rows, which are read at once, and not again."""
+        return self.scanner(**asked)
+
+    def to_arrow(self, **asked: Unpack[Asked]) -> pa.Table:
+        """The rows as an Arrow table; takes what `scanner` takes."""
+        return self._scan(asked).to_arrow()
+
+    def to_batches(self, **asked: Unpack[Asked]) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches, in bounded memory; takes what `scanner` takes."""
+        return self._scan(asked).to_batches()
+
+    def to_pandas(self, **asked: Unpack[Asked]) -> pd.DataFrame:
+        """The rows as a DataFrame of pandas; takes what `scanner` takes."""
+        return self._scan(asked).to_pandas()
+
+    def to_polars(self, **asked: Unpack[Asked]) -> pl.DataFrame:
+        """The rows as a DataFrame of polars; takes what `scanner` takes."""
+        return self._scan(asked).to_polars()
+
+    def to_lazy_polars(self, **asked: Unpack[Asked]) -> pl.LazyFrame:
+        """A lazy frame of polars, which reads the columns and rows that its query needs."""
+        return self.scanner(**asked).to_lazy_polars()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection, **asked: Unpack[Asked]) -> duckdb.DuckDBPyRelation:
+        """A relation of DuckDB, which reads the columns and rows that its query needs."""
+        return self.scanner(**asked).to_duckdb(connection)
+
+    def count(self, **asked: Unpack[Asked]) -> int:
+        """The number of rows, without reading more than that takes; takes what `scanner` takes."""
+        return self._scan(asked).count()
+
+
+class ArrowReads(ArrowMethods):
+    """Reads of one version, or of the changes between two, with Arrow. All take what `scanner` takes."""
+
+    view: TableView
+
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """Rows to read as Arrow, pandas, polars or by DuckDB, when they are needed, and as often.
+
+            table.scanner(columns=["id", "amount"], where="day >= '2026-11-01' AND amount > 100").to_pandas()
+
+        columns, where, limit: which columns, which rows, how many at most.
+        version, timestamp, commits_ago, tag: one of them; default the newest version. A time says its zone.
+        since, until, mode: instead of a version, the rows that changed after `since`, as `changes` has them.
+        """
+        return scan_of(self.view, asked)
+
+    def _scan(self, asked: Asked) -> ArrowScan:
+        return scan_of(self.view, asked, at_once=True)
+
+
+Found = tuple[tuple[PinnedVersion, ...], Rows, TableView]  # as of the last version
+
+
+def scan_of(table: TableView, asked: Asked, *, at_once: bool = False) -> ArrowScan:
+    """The rows asked for, pinned and planned. `at_once`: they are read now, so they are planned however many files."""
+    unknown = asked.keys() - Asked.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
+    limit = asked.get("limit")
+    if limit is not None and limit < 0:
+        raise InputError("LIMIT_INVALID", f"limit is a number of rows, not {limit}")
+    are_changes = asked.get("since") is not None
+    where = asked.get("where")
+    pinned, rows, then = _changes(table, asked) if are_changes else _snapshot(table, asked, where, at_once=at_once)
+    condition = None if where is None else parsed(where, then.meta)
+    columns = named_columns(asked.get("columns"), rows.schema)
+    if names_version(asked):
+        return ArrowScan(rows, pinned, columns, condition, limit)
+    source = ReadSource(then, pinned[-1].version, is_filtered=not are_changes)
+    return ArrowScan(rows, pinned, columns, condition, limit, source, partial(scan_of, table, asked))
+
+
+def names_version(asked: Asked) -> bool:
+    """Whether it says which version is read, so that the rows are the same whatever comes later."""
+    names = ("version", "timestamp", "commits_ago", "tag", "until")
+    return any(asked.get(name) is not None for name in names)
+
+
+def _snapshot(table: TableView, asked: Asked, where: str | None, *, at_once: bool) -> Found:
+    if asked.get("until") is not None or asked.get("mode") is not None:
+        raise InputError("RANGE_INVALID", "until and mode belong to a range of changes: say since, too")
+    version = _version(table, asked)
+    planned = _planned(table, version, where, whole=at_once)
+    if planned is not None:
+        return (planned.pinned,), VersionRows(planned.table, planned.pinned.version, planned), planned.table
+    pinned = table.lake.pins.own(table.table_id, version)
+    then = table.at(pinned.version)
+    return (pinned,), VersionRows(then, pinned.version), then
+
+
+def _planned(table: TableView, version: int | None, where: str | None, *, whole: bool) -> PinnedPlan | None:
+    """All in one call, with the condition as the columns known here have it; None where that is too early to say."""
+    try:
+        return pinned_plan(table, version, None if where is None else parsed(where, table.meta), whole=whole)
+    except (InputError, InvalidError):
+        if where is None:
+            raise
+        return None  # the condition may fit the columns of that version
+
+
+def _changes(table: TableView, asked: Asked) -> Found:
+    if any(asked.get(name) is not None for name in ("version", "timestamp", "commits_ago", "tag")):
+        raise InputError("VERSION_AMBIGUOUS", "changes have since and until; they have no other version")
+    from worker.arrow.changes.change_rows import ChangeRows  # noqa: PLC0415 - polars is loaded where it is wanted
+
+    mode = asked.get("mode", "latest")
+    check_mode(mode)
+    begin = table.lake.pins.own(table.table_id, version_at(table, asked["since"], no_zone))
+    until = asked.get("until")
+    end = table.lake.pins.own(table.table_id, None if until is None else version_at(table, until, no_zone))
+    check_range(begin.version, end.version)
+    then = table.at(end.version)
+    return (begin, end), ChangeRows(then, begin.version, end.version, mode), then
+
+
+def _version(table: TableView, asked: Asked) -> int | None:
+    """The version asked for; None: the newest."""
+    given = {name: asked.get(name) for name in ("version", "timestamp", "commits_ago", "tag")}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
+    if not named or asked.get("version") is not None:
+        return asked.get("version")
+    timestamp = asked.get("timestamp")
+    time_us = None if timestamp is None else time_us_of(timestamp, no_zone)
+    found = table.client.resolve_version(
+        table.table_id, time_us=time_us, commits_ago=asked.get("commits_ago"), tag=asked.get("tag")
+    )
+    return found.version

@@ -1,0 +1,66 @@
+"""Columns as users give them to `create_table` and `add_columns`: words, or a schema of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from metaservice.shared.column_definitions import ColumnWordsError, TypeMissingError, read_columns, read_type_words
+from metaservice.shared.column_types import quoted, type_text
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.base.schema import check_name
+from worker.files import arrow_types
+
+
+def columns_of_words(text: str, keys: Collection[str]) -> list[catalog_pb2.Column]:
+    """The columns of a new table; key columns are NOT NULL whatever the text says."""
+    lower = {name.lower() for name in keys}
+    with _said():
+        read = read_columns(text)
+    found = []
+    for one in read:
+        check_name(one.name)
+        nullable = one.nullable and one.name.lower() not in lower
+        column = catalog_pb2.Column(name=one.name, type=type_text(one.kind), nullable=nullable)
+        column.comment, column.default_sql = one.comment, one.default_sql
+        found.append(column)
+    return found
+
+
+def added_columns(columns: str | pa.Schema) -> list[catalog_pb2.Column]:
+    """Columns to add, each with its path for a name: "note string, address.zip string"."""
+    if isinstance(columns, pa.Schema):
+        found = arrow_types.wire_columns(columns, ())
+        for column in found:
+            column.name = quoted(column.name)
+        return found
+    with _said():
+        read = read_columns(columns, with_paths=True)
+    found = []
+    for one in read:
+        if len(one.path) == 1:
+            check_name(one.name)
+        column = catalog_pb2.Column(name=one.text, type=type_text(one.kind), nullable=one.nullable)
+        column.comment, column.default_sql = one.comment, one.default_sql
+        found.append(column)
+    return found
+
+
+def type_of_words(text: str) -> str:
+    """A type as the service writes it."""
+    with _said():
+        return type_text(read_type_words(text))
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    try:
+        yield
+    except TypeMissingError as error:
+        raise InputError("TYPE_NOT_SUPPORTED", str(error)) from error
+    except ColumnWordsError as error:
+        said = f'{error}: name columns with their types, such as "id bigint, v string"'
+        raise InputError("COLUMNS_INVALID", said) from error

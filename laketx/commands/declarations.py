@@ -1,0 +1,321 @@
+"""What workers add to the `laketx` command. Imported when commands are listed: no Spark, no Arrow here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from metaservice.cli.command import Group, command, group
+from metaservice.cli.kinds import FILE, PAIR, TABLE, OneOf, whole
+from metaservice.cli.output import Session
+from metaservice.cli.parameters import (
+    asks,
+    dry_run_option,
+    message_option,
+    table_argument,
+    version_options,
+    warehouse_option,
+)
+from metaservice.cli.plugins import later
+
+FILE_JOBS: Final = "worker.services.commands"
+ROWS: Final = "laketx.commands.head"
+PARQUET: Final = "parquet"
+PURGE: Final = group("purge", "Delete files that nothing needs any more.")
+WAREHOUSE: Final = group("warehouse", "Show or set whose a warehouse is: what deletes files checks its mark first.")
+
+
+columns_option = click.option("--columns", metavar="NAMES", help="Columns, separated by commas; default: all.")
+where_option = click.option("--where", metavar="COND", help="Only the rows for which the condition is true.")
+
+
+@command("run", PURGE)
+@click.argument(
+    "table", required=False, type=TABLE, help="Name or id of a table (a dropped one by its id); default: all tables."
+)
+@warehouse_option
+@asks
+def run_purge(session: Session, **options: object) -> object:
+    """Delete files that no version, reader or transaction needs any more.
+
+    laketx purge run --dry-run
+    laketx --server meta:7070 purge run shop.orders --warehouse s3://bucket/lake --yes
+    The service says what is dead, by the metadata (docs/retention.md). A run that was cut off goes on with the next
+    one. It ends with 1 if a file could not be deleted, or if the warehouse bears no mark of the service
+    (`laketx warehouse show`).
+    """
+    return later(FILE_JOBS, "run_purge", extra="arrow")(session, **options)
+
+
+@command("show", WAREHOUSE)
+@warehouse_option
+def run_show_mark(session: Session, **options: object) -> object:
+    """Show the warehouse's mark beside what the service says.
+
+    laketx warehouse show --warehouse s3://bucket/lake
+    It ends with 1 if they differ: nothing may be purged then.
+    """
+    return later(FILE_JOBS, "run_show_mark", extra="arrow")(session, **options)
+
+
+@command("adopt", WAREHOUSE)
+@warehouse_option
+@asks
+def run_adopt(session: Session, **options: object) -> object:
+    """Put the service's mark into a warehouse.
+
+    laketx --server meta:7070 warehouse adopt --warehouse s3://bucket/lake
+    Writers put it there by themselves. This is for what they can't know: data of an earlier release with files missing,
+    a warehouse that moved without its mark, a service that was restored from a backup. Adopt a warehouse only when no
+    other service, and no other history of this one, uses its files.
+    """
+    return later(FILE_JOBS, "run_adopt", extra="arrow")(session, **options)
+
+
+@command("head")
+@table_argument
+@columns_option
+@where_option
+@version_options
+@click.option("-n", "--limit", type=whole(1, 1 << 31), default=10, help="Rows to show (default 10).")
+@warehouse_option
+def run_head(session: Session, **options: object) -> object:
+    """Show some rows of a table.
+
+    laketx --folder lake head shop.orders
+    laketx head shop.orders --columns id,amount --where "day = '2026-11-01' AND amount > 15" -n 50 --version 41
+    laketx --server meta:7070 head shop.orders --warehouse s3://bucket/lake -o json
+    It needs no Spark. Which rows come is open. Conditions are those of `laketx files`. With `-o json` it prints one
+    document a line; docs/arrow.md says how values look.
+    """
+    return later(ROWS, "run_head", extra="arrow")(session, **options)
+
+
+@command("count")
+@table_argument
+@where_option
+@version_options
+@warehouse_option
+def run_count(session: Session, **options: object) -> object:
+    """Count the rows of a table, without the hidden ones.
+
+    laketx --folder lake count shop.orders
+    laketx count shop.orders --where "amount > 15" --ago 1
+    It needs no Spark. It opens files only where a condition, a delete or a newer row of the same key may leave out some
+    of their rows.
+    """
+    return later(ROWS, "run_count", extra="arrow")(session, **options)
+
+
+@command("export")
+@table_argument
+@click.option("--to", type=FILE, required=True, help="The file to write, on this machine; - is standard output.")
+@click.option(
+    "--format",
+    "form",
+    type=OneOf(["csv", "json", "parquet"]),
+    help="Default: by the file's name: .csv, .json, .jsonl, .ndjson or .parquet.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
+@columns_option
+@where_option
+@version_options
+@warehouse_option
+def run_export(session: Session, **options: object) -> object:
+    """Write the rows of a table into one file: CSV, lines of JSON, or Parquet.
+
+    laketx --folder lake export shop.orders --to orders.csv --columns id,amount
+    laketx export shop.orders --to orders.parquet --where "day >= '2026-11-01'" --version 41 --overwrite
+    laketx export shop.orders --to - --format json | gzip > orders.json.gz
+    It needs no Spark, and never has all rows in memory. The file gets its name when it is complete: an export that
+    fails leaves none. CSV takes no arrays, maps and structs; docs/arrow.md says how values look.
+    """
+    return later("laketx.commands.export", "run_export", extra="arrow")(session, **options)
+
+
+@command("load")
+@table_argument
+@click.argument("files", nargs=-1, required=True, type=FILE, help="Files on this machine; - is standard input.")
+@click.option(
+    "--format",
+    "form",
+    type=OneOf(["csv", "json", "parquet", "arrow"]),
+    help="Default: by each file's name: .csv, .json, .jsonl, .ndjson, .parquet, .arrow, .arrows, .feather or .ipc.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace all rows of the table, or those of --partition.")
+@click.option("--partition", metavar="PARTITION", help="The partition to replace, such as day=2026-11-01.")
+@click.option(
+    "--create", is_flag=True, help="Make a missing table, with the columns of the first Parquet or Arrow file."
+)
+@click.option(
+    "--on-conflict",
+    type=OneOf(["fail", "resubmit", "rerun"]),
+    help="After a lost race: fail, commit the same files again, or read the rows again (default: the table's property; "
+    "or else fail with --overwrite, resubmit without).",
+)
+@click.option("--app-id", metavar="NAME", help="With --app-version: load once, however often it is repeated.")
+@click.option("--app-version", type=whole(0, (1 << 63) - 1), help="A number that grows with each load of --app-id.")
+@message_option
+@dry_run_option
+@warehouse_option
+def run_load(session: Session, **options: object) -> object:
+    """Put the rows of files into a table: CSV with a line of names, lines of JSON, Parquet or Arrow.
+
+    laketx --folder lake load shop.orders orders.csv more.csv
+    laketx load shop.orders - --format json --app-id nightly --app-version 20261101 < orders.json
+    laketx load shop.orders day.parquet --overwrite --partition day=2026-11-01 --dry-run
+    It needs no Spark. An append table gets the rows, a primary-key table upserts them. All files are one commit: what
+    doesn't fit is refused with its line and column, and nothing is written. Cells are typed by the table's columns;
+    docs/arrow.md says how values look. Appended rows are read part by part; upserts are held in memory.
+    """
+    return later("laketx.commands.load", "run_load", extra="arrow")(session, **options)
+
+
+@command("spark-jar")
+@click.option("--name", metavar="NAME", default="lake", help="What SQL calls the lake (default lake).")
+@warehouse_option
+def run_spark_jar(session: Session, **options: object) -> object:
+    """Show the jar of the Spark catalog and the settings that a session needs.
+
+    laketx --folder lake spark-jar
+    laketx --server meta:7070 spark-jar --warehouse s3a://bucket/lake
+    It prints one setting a line, as spark-defaults.conf takes them. A session must start with the jar: ADD JAR is too
+    late. See docs/spark-sql.md.
+    """
+    return later("laketx.commands.spark_settings", "run_spark_jar", extra="spark")(session, **options)
+
+
+@command("sql")
+@click.option("-e", "--execute", multiple=True, metavar="SQL", help="Run these statements and end; may be repeated.")
+@click.option("-f", "--file", type=FILE, help="Run the statements of a file and end; - is standard input.")
+@click.option("--remote", metavar="URL", default="", help="A Spark Connect server, such as sc://spark:15002.")
+@warehouse_option
+@click.option("--limit", type=whole(0, 1 << 31), help="Rows to print; 0: all (default 1000 in a table, else all).")
+@click.option("--csv", is_flag=True, help="Print rows as CSV, with a line of names.")
+@click.option("--keep-going", is_flag=True, help="Continue after a statement that fails.")
+def run_sql(session: Session, **options: object) -> object:
+    """Run Spark SQL on the tables: a prompt, or the statements of --execute, of --file or of a pipe.
+
+    laketx --folder lake sql
+    laketx --folder lake sql -e "SELECT count(*) FROM shop.orders" -o json
+    laketx --server meta:7070 sql --warehouse s3a://bucket/lake -f nightly.sql --keep-going
+    laketx sql --remote sc://spark:15002
+    It starts a Spark session of its own, or uses the Spark Connect server of --remote, which must run with the jar
+    (`laketx spark-jar`). A server that has a catalog `lake` already knows where the tables are. They are in the
+    catalog `lake`, which is the current one. Rows go to stdout, times and errors to stderr. The prompt completes names
+    with Tab and keeps a history.
+    """
+    return later("laketx.commands.sql", "run_sql", extra="spark")(session, **options)
+
+
+class Imports(Group):
+    """A first word that is none of its commands is the path of Parquet files."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands and not ctx.resilient_parsing:
+            args = [PARQUET, *args]
+        return super().resolve_command(ctx, args)
+
+
+IMPORT: Final = group("import", "Take in files and tables where they lie: nothing is copied.", Imports)
+
+
+@command(PARQUET, IMPORT)
+@click.argument("path", type=FILE, help="Folder, file or URI of the Parquet files.")
+@click.argument("table", type=TABLE, help="Name of the table; a missing one is created.")
+@warehouse_option
+@message_option
+def run_import(session: Session, **options: object) -> object:
+    """Register Parquet files as files of a table where they are.
+
+    laketx --folder lake import /arrivals/2026-11 shop.orders
+    laketx --server meta:7070 import s3://bucket/orders shop.orders --warehouse s3://bucket/lake
+    Nothing is copied, and no purge deletes the files. A missing table is created with the columns of the first file;
+    folders like `day=2026-11-01` become partitions. `parquet` can be left out, unless the path is the name of another
+    of these commands.
+    """
+    return later("laketx.commands.import_parquet", "run_import", extra="spark")(session, **options)
+
+
+as_option = click.option("--as", "name", type=TABLE, help="Name of the table here; default: the one that it has there.")
+
+
+@command("iceberg", IMPORT)
+@click.argument(
+    "catalog",
+    metavar="CATALOG",
+    type=FILE,
+    help="URI of the catalog: http(s)://… (REST), sqlite:///…; or a table's metadata file or folder.",
+)
+@click.argument("table", type=TABLE, help="Name of the table in the catalog; of a metadata file, the name here.")
+@as_option
+@click.option(
+    "--option", "catalog_options", multiple=True, type=PAIR, help="A setting of pyiceberg, such as warehouse=main."
+)
+@warehouse_option
+@message_option
+@dry_run_option
+def run_import_iceberg(session: Session, **options: object) -> object:
+    """Take in a table of Apache Iceberg as it is now; run again, it takes in what came since.
+
+    laketx --folder lake import iceberg http://catalog:8181 shop.orders
+    laketx --folder lake import iceberg sqlite:////catalogs/main.db shop.orders --as old.orders --dry-run
+    laketx --folder lake import iceberg /tables/orders/metadata/v7.metadata.json shop.orders
+    Columns, partitions, properties, statistics and deleted rows come along; the files stay where they are. Secrets are
+    set as pyiceberg has them, for a catalog named laketx: PYICEBERG_CATALOG__LAKETX__TOKEN. docs/import.md says what is
+    refused.
+    """
+    return later("worker.imports.command", "run_iceberg", extra="imports")(session, **options)
+
+
+@command("delta", IMPORT)
+@click.argument("path", type=FILE, help="Folder or URI of the table.")
+@as_option
+@warehouse_option
+@message_option
+@dry_run_option
+def run_import_delta(session: Session, **options: object) -> object:
+    """Take in a table of Delta Lake as it is now; run again, it takes in what came since.
+
+    laketx --folder lake import delta /tables/orders --as shop.orders
+    laketx --server meta:7070 import delta s3://bucket/orders --warehouse s3://bucket/lake --dry-run
+    Columns, partitions, properties, statistics and deleted rows come along; the files stay where they are. Without --as
+    the table has the name of its folder. docs/import.md says what is refused.
+    """
+    return later("worker.imports.command", "run_delta", extra="arrow")(session, **options)
+
+
+@command("fsck")
+@table_argument
+@warehouse_option
+@click.option(
+    "--all", "every", is_flag=True, help="Check every version that is kept, not only the newest and the tagged."
+)
+@click.option("--no-footers", is_flag=True, help="Don't open the files: compare presence and size only.")
+@click.option("--quarantine", is_flag=True, help="Move strays below _quarantine in the table's folder.")
+def run_fsck(session: Session, **options: object) -> object:
+    """Compare a table's metadata with the files on storage; ends with 7 if they differ.
+
+    laketx fsck shop.orders
+    laketx fsck shop.orders --all --quarantine
+    Each finding is a word, a path and facts (docs/operations.md). Nothing is deleted. With `-o json` it prints one
+    document a line, the last one with the counts.
+    """
+    return later(FILE_JOBS, "run_fsck", extra="arrow")(session, **options)
+
+
+COMMANDS: Final = (
+    PURGE,
+    WAREHOUSE,
+    run_head,
+    run_count,
+    run_export,
+    run_load,
+    run_spark_jar,
+    run_sql,
+    IMPORT,
+    run_fsck,
+)

@@ -1,0 +1,151 @@
+"""`laketx worker`: the worker of table services in the foreground, until SIGTERM or Ctrl-C.
+
+The first signal lets running tasks end, for as long as `--drain` allows; a second one gives them back at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from metaservice.client import LakeTXError
+from metaservice.client.credentials import with_scheme
+from metaservice.shared.terminal import LineFormatter, printable
+
+try:
+    from laketx.lake import Lake, connect
+    from worker.services.compaction.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
+    from worker.services.compaction.processes import Processes
+    from worker.services.compaction.runners import on_spark
+except ModuleNotFoundError as missing:
+    sys.exit(f"laketx worker: a worker needs Arrow ({missing.name}): pip install 'laketx[arrow]'")
+
+if TYPE_CHECKING:
+    from worker.services.compaction.jobs import Runner
+
+SERVER: Final = "127.0.0.1:7070"
+TASKS_MAX: Final = 64
+DRAINED: Final = b"\0"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parser().parse_args(arguments)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    try:
+        with _lake(given) as lake:
+            runner = on_spark(lake) if given.spark else Processes()  # a session starts before a claim waits for it
+            serve(lake, given, runner)
+    except LakeTXError as error:
+        sys.stderr.write(f"laketx worker: {printable(str(error))}\n")
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="laketx worker",
+        description="Runs compactions that MetaService plans.",
+        epilog="Example: laketx worker --server meta:7070 --warehouse s3://bucket/lake",
+    )
+    found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
+    found.add_argument("--folder", metavar="PATH", help="An embedded folder instead of a server (LAKETX_FOLDER).")
+    found.add_argument(
+        "--warehouse", metavar="PATH", help="Folder or URI below which the data files lie (default: --folder)."
+    )
+    found.add_argument(
+        "--tasks",
+        type=_tasks,
+        default=TASKS_AT_ONCE,
+        metavar="N",
+        help="Number of tasks that run at a time (default 2).",
+    )
+    found.add_argument(
+        "--idle", type=_seconds, default=IDLE_S, metavar="S", help="Seconds between two checks for work (default 5)."
+    )
+    found.add_argument(
+        "--drain",
+        type=_seconds,
+        default=DRAIN_S,
+        metavar="S",
+        help="Seconds that a stop waits for running tasks (default 300).",
+    )
+    found.add_argument(
+        "--spark",
+        action="store_true",
+        help="Run on the executors of a Spark session, as spark-defaults.conf has it; needs laketx[spark] and Java. "
+        "Without it, in processes of this machine.",
+    )
+    found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
+    return found
+
+
+def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
+    """Until a signal; the next one cuts the drain short."""
+    daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner)
+    heard, told = socket.socketpair()
+
+    def drain() -> None:
+        daemon.drain(given.drain)
+        with suppress(OSError):  # nobody waits for it any more
+            told.send(DRAINED)
+
+    with heard, told:
+        told.setblocking(False)
+        before = signal.set_wakeup_fd(told.fileno())  # a handler alone waits until this thread wakes
+        handlers = {number: signal.signal(number, _note) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            daemon.start()
+            sys.stdout.write("worker: ready\n")
+            sys.stdout.flush()
+            heard.recv(1)
+            daemon.ask_to_stop()
+            threading.Thread(target=drain, name="laketx-drain", daemon=True).start()
+            heard.recv(1)
+            daemon.stop(0.0)
+        finally:
+            signal.set_wakeup_fd(before)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    """The byte in the socket says it all."""
+
+
+def _lake(given: argparse.Namespace) -> Lake:
+    folder = given.folder or (None if given.server else os.environ.get("LAKETX_FOLDER"))
+    if folder:
+        return connect(folder, user=given.user, warehouse=given.warehouse)
+    server = given.server or os.environ.get("LAKETX_SERVER") or SERVER
+    return connect(with_scheme(server), user=given.user, warehouse=given.warehouse)
+
+
+def _tasks(text: str) -> int:
+    found = int(text)
+    if not 1 <= found <= TASKS_MAX:
+        raise argparse.ArgumentTypeError(f"1 to {TASKS_MAX}")
+    return found
+
+
+def _seconds(text: str) -> float:
+    found = float(text)
+    if not 0 <= found <= 86_400:
+        raise argparse.ArgumentTypeError("0 to 86400")
+    return found
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)  # a slot that did not listen is still in native code, on which a finalizing interpreter aborts

@@ -1,0 +1,123 @@
+"""Cursors: positions of readers of increments. The service keeps everything after a cursor for its reader.
+
+    cursor = table.cursor("nightly")
+    rows = cursor.changes()                        # what changed since the last time; cursor.to_arrow() without Spark
+    with lake.transaction() as txn:
+        txn.table("summary").insert(summed(rows))
+        txn.advance(cursor)                        # both or neither
+
+Without a transaction, call `cursor.advance()` after processing the rows: after a crash in between they are read again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
+
+from laketx.arrow_reads import ArrowMethods, scan_of
+from protos.laketx.v1 import read_pb2, transaction_pb2
+from worker.arrow.scan.scanner import ArrowScan, Asked
+from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
+from worker.connection.table_view import TableView
+from worker.connection.time_zone import zone_of
+from worker.connection.versions import version_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from worker.dataframes import changes
+else:
+    changes = LazyModule("worker.dataframes.changes")
+
+
+class Cursor(ArrowMethods):
+    """A position in a table's history; made by `table.cursor`.
+
+    It has one reader at a time: a second reader's step is refused.
+
+    changes                                            what changed since the position, as a DataFrame of Spark
+    to_arrow, to_pandas, to_polars, scanner, count     the same without Spark
+    advance, step                                      to the end of what was read
+    """
+
+    def __init__(self, table: TableView, found: read_pb2.Cursor) -> None:
+        self.table = table
+        self._found = found
+        self._read_to: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Cursor({self.name!r} of {self.table.name!r}, version {self.version})"
+
+    @property
+    def name(self) -> str:
+        return self._found.name
+
+    @property
+    def version(self) -> int:
+        """The last version that was read."""
+        return self._found.version
+
+    @property
+    def read_to(self) -> int | None:
+        """The end of the last `changes` or `scanner`, to which the next `advance` moves the cursor."""
+        return self._read_to
+
+    def changes(self, *, mode: str = "latest", until: int | None = None) -> DataFrame:
+        """The changes after the cursor's position, up to the newest version or `until`. The cursor does not move."""
+        head = self.table.client.resolve_version(self.table.table_id, version=until).version
+        rows = changes.read_changes(self.table, since=self.version, until=head, mode=mode)
+        self._read_to = head
+        return rows
+
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """The changes after the cursor's position without Spark; `to_arrow` and the like take the same.
+
+            cursor.to_arrow(mode="changes", columns=["id", "amount"])
+
+        It takes mode, until (a version), columns, where and limit. The cursor does not move.
+        """
+        own = sorted(asked.keys() & {"since", "version", "timestamp", "commits_ago", "tag"})
+        if own:
+            raise InputError("RANGE_INVALID", f"a cursor reads from its own position: leave out {', '.join(own)}")
+        until = asked.get("until")
+        zone = partial(zone_of, self.table.lake)
+        head = self.table.client.resolve_version(self.table.table_id).version
+        end = head if until is None else version_at(self.table, until, zone)
+        found = scan_of(self.table, {**asked, "since": self.version, "until": end})
+        self._read_to = end
+        return found
+
+    def advance(self) -> int:
+        """Moves the cursor to the end of the last `changes`; returns the new position."""
+        move = self.step()
+        client = self.table.client
+        self._found = client.advance_cursor(move.table_id, move.name, move.expected_version, move.version)
+        self._read_to = None
+        return self.version
+
+    def step(self) -> transaction_pb2.CursorMove:
+        """The step of `advance`, for a commit to carry."""
+        if self._read_to is None:
+            raise InputError("CURSOR_UNREAD", f"read the changes of {self.name} first: it goes to where they end")
+        return transaction_pb2.CursorMove(
+            table_id=self.table.table_id, name=self.name, expected_version=self.version, version=self._read_to
+        )
+
+    def refresh(self) -> Cursor:
+        """Loads its current position."""
+        self._found = self.table.client.create_cursor(self.table.table_id, self.name, must_exist=True).cursor
+        self._read_to = None
+        return self
+
+    def drop(self) -> None:
+        """Drops the cursor; it keeps nothing any more."""
+        self.table.client.drop_cursor(self.table.table_id, self.name)
+
+
+def cursor_of(table: TableView, name: str, version: int | None, keep: timedelta | None) -> Cursor:
+    """The cursor of that name, or a new one."""
+    keep_ms = 0 if keep is None else max(round(keep / timedelta(milliseconds=1)), 1)
+    found = table.client.create_cursor(table.table_id, name, version=version, keep_ms=keep_ms)
+    return Cursor(table, found.cursor)

@@ -1,0 +1,285 @@
+"""The front door: a lake of tables, and Spark beside it.
+
+from laketx import connect
+
+lake = connect("./warehouse")                      # the folder's own service
+lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from laketx.column_definitions import columns_of_words
+from laketx.foreign_calls import OF_LAKES, KnowsForeignCalls, by_name
+from laketx.schema import Schema
+from laketx.table import Table
+from laketx.transaction import MultiTableTransaction
+from metaservice.client import KEY_SCOPE, Credentials, KeyScope, MetaClient, NotFoundError
+from metaservice.client.credentials import is_address, with_scheme
+from metaservice.client.folder_service import looks_like_address, open_folder
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.write.input_rows import is_constant
+from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
+from worker.commit.conflict_policies import OnConflict, check_policy
+from worker.commit.transaction import Commit, app_version_of, run_writes
+from worker.connection.lake_connection import Connection
+from worker.files.arrow_types import wire_columns
+from worker.files.external_paths import plain_path
+from worker.files.storage import s3_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from worker.connection import defaults
+    from worker.imports import parquet_files
+    from worker.services.compaction import daemon
+    from worker.spark import column_types
+else:
+    defaults = LazyModule("worker.connection.defaults")
+    column_types = LazyModule("worker.spark.column_types")
+    daemon = LazyModule("worker.services.compaction.daemon")
+    parquet_files = LazyModule("worker.imports.parquet_files")
+
+CLIENT_NAME: Final = "laketx-worker"
+BUCKETS: Final = int(common_pb2.LIMIT_BUCKETS_UNNAMED)
+
+
+class Lake(KnowsForeignCalls, Connection):
+    """Tables of one service, made by `connect`. Threads may share it, as they share its Spark session.
+
+    create_table, table, tables, rename_table, drop_table, undrop_table,       tables
+    import_parquet
+    transaction                                                                writes to several tables, all or nothing
+    as_catalog                                                                 the tables in the session's SQL
+    spark, close                                                               the session; the end, which `with` brings
+    """
+
+    _foreign = by_name(OF_LAKES)
+
+    # ------------------------------------------------------------------------------------------------------- tables
+
+    def create_table(
+        self,
+        name: str,
+        schema: str | Schema | StructType | pa.Schema,
+        *,
+        primary_key: Sequence[str] = (),
+        buckets: int | None = None,
+        partition_by: Sequence[str] = (),
+        key_scope: KeyScope | None = None,
+        properties: Mapping[str, str] | None = None,
+        profile: str = "",
+        comment: str = "",
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Creates a table. With a primary key an insert is an upsert. A missing namespace is created too.
+
+        The schema is a text, "id bigint, amount double, day date", the schema of a table, or one of Arrow or Spark. Key
+        columns take no NULL. `buckets` (default 8) is the number of files that the upserts of one partition are spread
+        over; it never changes.
+
+        A primary key is unique in the table, and must then contain the partition columns. With `key_scope="partition"`
+        it is unique only within a partition.
+        """
+        keys = list(primary_key)
+        if isinstance(primary_key, str) or isinstance(partition_by, str):
+            raise InputError("COLUMNS_INVALID", "primary_key and partition_by are lists of column names")
+        if buckets is not None and not keys:
+            raise InputError("BUCKETS_INVALID", "only a table with a primary key has buckets")
+        wanted = dict(properties or {})
+        if key_scope is not None:
+            wanted[KEY_SCOPE] = key_scope
+        columns = self._columns(schema, keys)
+        if computed := [one for one in columns if not is_constant(one)]:
+            defaults.check_defaults(self.spark, computed)
+        table = catalog_pb2.Table(
+            name=name,
+            columns=columns,
+            partition_columns=partition_by,
+            primary_key=keys,
+            buckets=(BUCKETS if buckets is None else buckets) if keys else 0,
+            properties=wanted,
+            profile=profile,
+            comment=comment,
+        )
+        self.mark_warehouse()
+        namespace, dot, _ = name.partition(".")
+        if dot:
+            self.client.create_namespace(namespace, if_not_exists=True)
+        return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
+
+    def _columns(self, schema: str | Schema | StructType | pa.Schema, keys: list[str]) -> list[catalog_pb2.Column]:
+        if isinstance(schema, str):
+            return columns_of_words(schema, keys)
+        if isinstance(schema, pa.Schema):
+            return wire_columns(schema, keys)
+        return schema.wire_columns(keys) if isinstance(schema, Schema) else column_types.wire_columns(schema, keys)
+
+    def table(self, name: str) -> Table:
+        """The table of that name, in its current state."""
+        return Table(self, self.client.get_table(name))
+
+    def tables(self, namespace: str = "") -> list[str]:
+        """Table names in order; with a namespace only its tables."""
+        return [table.name for table in self.client.list_tables(namespace=namespace)]
+
+    def rename_table(self, name: str, new_name: str, *, message: str = "") -> Table:
+        """Renames a table, also into another namespace; the old name is free at once.
+
+        Its id, files, history, tags and readers stay, and open writes don't conflict with the rename.
+        """
+        table_id = self.client.get_table(name).table_id
+        return Table(self, self.client.rename_table(table_id, new_name, commit_message=message))
+
+    def drop_table(self, name: str) -> None:
+        """Drops a table and ends its open transactions; `undrop_table` can bring it back for a while."""
+        self.client.drop_table(self.client.get_table(name).table_id)
+
+    def undrop_table(self, name: str) -> Table:
+        """Brings back the table of that name that was dropped last."""
+        dropped = self.client.find_dropped_tables(name)
+        if not dropped:
+            raise InputError("TABLE_UNKNOWN", f"no dropped table {name} can be brought back")
+        return Table(self, self.client.undrop_table(dropped[0].table_id))
+
+    def import_parquet(
+        self, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
+    ) -> Table:
+        """Registers the Parquet files below a path where they are: nothing is copied, and no purge deletes them.
+
+        A missing table is created with the columns of the first file; folders like `day=2026-11-01` become partitions
+        (bigint, date or string, depending on their values). Later changes of the files are not noticed.
+        """
+        import_files(self, path, name, on_conflict=on_conflict, message=message)
+        return self.table(name)
+
+    def transaction(
+        self, message: str = "", *, app_id: str | None = None, app_version: int | None = None
+    ) -> MultiTableTransaction:
+        """Writes to several tables, all or nothing; one change per table, carried out when the block ends.
+
+        `app_id` and `app_version` make it exactly-once, as for the writes of one table.
+        """
+        return MultiTableTransaction(self, self.table, message, app_version_of(app_id, app_version))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+
+def import_files(
+    lake: Lake, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
+) -> Commit:
+    """See `Lake.import_parquet`."""
+    check_policy(on_conflict, is_insert=True)
+    found = parquet_files.find_files(lake.client, plain_path(str(path)))
+    try:
+        table = lake.table(name)
+    except NotFoundError:
+        places = list(found[0].folders)
+        table = lake.create_table(name, parquet_files.schema_of_files(found), partition_by=places, if_not_exists=True)
+    parquet_files.check_files(table.meta, found)
+    [done] = run_writes(
+        lake,
+        lambda: [parquet_files.plan_import(table.refresh().view, found)],
+        on_conflict=on_conflict,
+        message=message or f"import of {path}"[:200],
+    )
+    return done
+
+
+def connect(
+    where: str | Path,
+    spark: SparkSession | None = None,
+    *,
+    user: str = "",
+    warehouse: str | None = None,
+    maintenance: bool = False,
+    credentials: Credentials | None = None,
+    storage_keys: bool = False,
+) -> Lake:
+    """Opens a lake of tables: a folder, whose service starts by itself, or a service by its address.
+
+        lake = connect("./warehouse")
+        lake = connect("laketxs://meta:7070", spark, warehouse="s3a://bucket/lake", user="ana")
+
+        orders = lake.create_table("shop.orders", "id bigint, amount double", primary_key=["id"])
+        orders.insert(df)
+        orders.read(commits_ago=1).show()
+
+    where: a folder, or `laketxs://host:port` (TLS), `laketx://host:port` (without) or `unix:path` of a service.
+    spark: the session, classic or Spark Connect. Default: the active one, or a new one when it is first needed.
+    user: the name in the history.
+    warehouse: the location of data files, a path or URI that both Spark and pyarrow can open; a folder is its own.
+    maintenance: this process also runs the compactions that the service plans, until the lake closes.
+    credentials: what the client trusts and shows to a service; by default what the environment says.
+    storage_keys: the service's temporary keys open the files on S3, for what runs without Spark (docs/security.md).
+
+    See also `help(Lake)`, `help(Table)` and docs/python.md.
+    """
+    lake = _connect(where, spark, user, warehouse, credentials, storage_keys)
+    if maintenance:
+        jobs = daemon.Daemon(lake)
+        lake.at_close(jobs.stop)
+        jobs.start()
+    return lake
+
+
+def _connect(
+    where: str | Path,
+    spark: SparkSession | None,
+    user: str,
+    warehouse: str | None,
+    credentials: Credentials | None,
+    storage_keys: bool,
+) -> Lake:
+    text = str(where)
+    if storage_keys and not s3_uri(warehouse or "").startswith("s3://"):
+        raise InputError("STORAGE_KEYS_NOT_S3", f"storage_keys=True is for a warehouse on S3, not {warehouse or text}")
+    if isinstance(where, str) and is_address(text):
+        if not warehouse:
+            raise InputError(
+                "WAREHOUSE_MISSING", f'the location of the files is missing: connect("{text}", warehouse=…)'
+            )
+        client = MetaClient(text, principal=user, client_name=CLIENT_NAME, credentials=credentials)
+        try:
+            client.reach()
+        except BaseException:
+            client.close()
+            raise
+        return Lake(
+            client,
+            _absolute(warehouse),
+            spark,
+            uri=text,
+            user=user,
+            credentials=credentials,
+            storage_keys=storage_keys,
+        )
+    if "://" in text:
+        raise InputError(
+            "ADDRESS_INVALID", f"{text} is neither a folder nor laketxs://host:port nor laketx://host:port"
+        )
+    if isinstance(where, str) and looks_like_address(text) and not Path(text).exists():
+        raise InputError(
+            "ADDRESS_INVALID", f'{text} has no scheme: use "{with_scheme(text)}", or "./{text}" for a folder'
+        )
+    folder = Path(text).absolute()
+    return Lake(
+        open_folder(folder, principal=user, client_name=CLIENT_NAME),
+        _absolute(warehouse or str(folder)),
+        spark,
+        uri=str(folder),
+        user=user,
+        storage_keys=storage_keys,
+    )
+
+
+def _absolute(warehouse: str) -> str:
+    return warehouse if "://" in warehouse or warehouse.startswith("file:") else str(Path(warehouse).absolute())

@@ -1,0 +1,99 @@
+"""A table's columns as an object that prints well and needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+import pyarrow as pa
+
+from protos.laketx.v1 import catalog_pb2
+from worker.arrow.scan.version_rows import columns_schema
+from worker.base.lazy_modules import LazyModule
+from worker.base.schema import column_line
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from worker.spark import column_types
+else:
+    column_types = LazyModule("worker.spark.column_types")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; `type` is in the words of Spark SQL, `default` an expression of it."""
+
+    name: str
+    type: str
+    nullable: bool
+    comment: str
+    default: str
+
+
+class Schema(Sequence[Column]):
+    """The columns of a table, in order. It prints as SQL, and `create_table` takes it."""
+
+    def __init__(self, meta: catalog_pb2.Table) -> None:
+        self._meta = meta
+        self._columns = tuple(
+            Column(one.name, one.type, one.nullable, one.comment, one.default_sql) for one in meta.columns
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(map(column_line, self._meta.columns))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self._columns == other._columns
+
+    def __hash__(self) -> int:
+        return hash(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self._columns)
+
+    @overload
+    def __getitem__(self, at: int | str) -> Column: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Column]: ...
+
+    def __getitem__(self, at: int | str | slice) -> Column | Sequence[Column]:
+        """By place, or by name in any case."""
+        if not isinstance(at, str):
+            return self._columns[at]
+        for one in self._columns:
+            if one.name.lower() == at.lower():
+                return one
+        raise KeyError(at)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [one.name for one in self._columns]
+
+    def to_arrow(self) -> pa.Schema:
+        """The schema that reads with Arrow have."""
+        return columns_schema(self._meta)
+
+    def to_spark(self) -> StructType:
+        """The schema that reads with Spark have, with comments and defaults."""
+        return column_types.with_comments(self._meta)
+
+    def wire_columns(self, keys: Sequence[str]) -> list[catalog_pb2.Column]:
+        """The columns of a new table with this schema."""
+        lower = {name.lower() for name in keys}
+        return [
+            catalog_pb2.Column(
+                name=one.name,
+                type=one.type,
+                nullable=one.nullable and one.name.lower() not in lower,
+                comment=one.comment,
+                default_sql=one.default,
+            )
+            for one in self._columns
+        ]

@@ -1,0 +1,82 @@
+"""Snapshots: one version of a table for several reads.
+
+with table.snapshot() as s:
+    s.to_arrow(columns=["id"])                 # s.read() with Spark
+    s.count(where="day = '2026-11-01'")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Unpack
+
+from laketx.arrow_reads import ArrowMethods, scan_of
+from worker.arrow.scan.scanner import ArrowScan, Asked
+from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
+from worker.commit.noted_reads import ReadSource
+from worker.connection.table_view import TableView
+from worker.connection.versions import held_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from worker.dataframes import scan
+else:
+    scan = LazyModule("worker.dataframes.scan")
+
+OTHER_VERSIONS: Final = ("version", "timestamp", "commits_ago", "tag", "since", "until", "mode")
+
+
+class Snapshot(ArrowMethods):
+    """A version that stays readable until the block ends; made by `table.snapshot`.
+
+    read                                               its rows as a DataFrame of Spark
+    to_arrow, to_pandas, to_polars, scanner, count     the same without Spark
+    """
+
+    def __init__(self, table: TableView, version: int, *, is_chosen: bool) -> None:
+        self.table = table
+        self.version = version
+        self._is_chosen = is_chosen
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.table.name!r}, version {self.version})"
+
+    def read(self, *, where: str | Column | None = None) -> DataFrame:
+        """Its rows; to be used inside the block."""
+        return scan.read_where(self.table, self.version, where, is_chosen=self._is_chosen)
+
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """Its rows without Spark, to be used inside the block; `to_arrow` and the like take the same.
+
+        It takes columns, where and limit.
+        """
+        own = [name for name in OTHER_VERSIONS if name in asked]
+        if own:
+            raise InputError("VERSION_AMBIGUOUS", f"a snapshot reads its own version: leave out {', '.join(own)}")
+        found = scan_of(self.table, {**asked, "version": self.version})
+        return found if self._is_chosen else replace(found, source=self._source)
+
+    @cached_property
+    def _source(self) -> ReadSource:
+        """What counts as read where these rows are written: the newest version; one that was named is a constant."""
+        return ReadSource(self.table.at(self.version), self.version)
+
+
+@contextmanager
+def snapshot_of(
+    table: TableView,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    commits_ago: int | None = None,
+    tag: str | None = None,
+) -> Iterator[Snapshot]:
+    """One version, pinned until the block ends."""
+    is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
+    with held_version(table, version, timestamp, commits_ago, tag) as held:
+        yield Snapshot(table, held, is_chosen=is_chosen)

@@ -1,0 +1,109 @@
+"""The SQL statements of a transaction. Until it commits, the Spark catalog keeps what they read and staged."""
+
+# ruff: noqa: SLF001 - Python's Spark has no public way to the catalog in the JVM
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from protos.laketx.v1 import common_pb2, transaction_pb2
+from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import Write
+from worker.connection.lake_connection import Connection
+from worker.connection.table_view import TableView
+from worker.files.storage import remove_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from worker.spark import session
+else:
+    session = LazyModule("worker.spark.session")
+
+PROPERTY = "laketx.transaction"
+
+
+class SqlStatements:
+    """Those of one transaction."""
+
+    def __init__(self, lake: Connection, txn_id: str) -> None:
+        self._lake = lake
+        self._txn_id = txn_id  # their files are stored under it
+        self.is_open = False  # once there is a statement
+        self._written: list[str] = []  # tables, once it has ended
+
+    def run(self, statement: str, args: dict[str, Any] | list[Any] | None) -> DataFrame:
+        with session.local_property(self._lake.spark, PROPERTY, self.open()):
+            return self._lake.spark.sql(statement, args)
+
+    def open(self) -> str:
+        """The transaction's id."""
+        if not self.is_open:
+            if not session.is_classic(self._lake.spark):
+                raise InputError(
+                    "NOT_OVER_CONNECT",
+                    "txn.sql needs a classic Spark session: with Spark Connect write through txn.table(…)",
+                )
+            session.require_jar(self._lake.spark)
+            self._jvm().open(self._txn_id, self._lake.warehouse)
+            self.is_open = True
+        return self._txn_id
+
+    def fix(self, table_id: str, version: int) -> None:
+        """Statements see the table at that version."""
+        self._jvm().fix(self.open(), table_id, version)
+
+    def version_of(self, table_id: str) -> int | None:
+        """The version at which statements see the table; None if none has named it."""
+        found = self._jvm().versionOf(self._txn_id, table_id) if self.is_open else -1
+        return None if found < 0 else int(found)
+
+    def changes(self, table_id: str) -> bool:
+        return self.is_open and bool(self._jvm().changes(self._txn_id, table_id))
+
+    def end(self) -> list[Write]:
+        """A change or a read for each table, to be committed."""
+        if not self.is_open:
+            return []
+        self._written = list(self._jvm().written(self._txn_id))
+        parts = [bytes(part) for part in self._jvm().close(self._txn_id)]
+        return [self._write(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
+
+    def undo(self) -> None:
+        """Removes what the statements wrote."""
+        if not self.is_open:
+            return
+        written = self._written or self._jvm().written(self._txn_id)
+        self._jvm().forget(self._txn_id)
+        for table_id in written:
+            with suppress(OSError):
+                remove_folder(f"{self._lake.warehouse}/{table_id}/{self._txn_id}")
+
+    def _write(self, intended: bytes, staged: bytes, changed: bytes) -> Write:
+        intent = transaction_pb2.TableIntent.FromString(intended)
+        change = common_pb2.Change.FromString(changed)
+        at = self._lake.client.get_table(table_id=intent.table_id, version=intent.read_version)
+        return Write(
+            TableView(self._lake, at),
+            intent.operation,
+            stage=_staged(staged, change) if staged else None,
+            reads=list(change.reads),
+            also_read=list(intent.reads),
+            scope=change.scope if change.HasField("scope") else None,
+            read_version=intent.read_version,
+        )
+
+    def _jvm(self) -> Any:
+        jvm: Any = self._lake.spark._jvm
+        return jvm.io.laketx.spark.read.SqlTransaction
+
+
+def _staged(staged: bytes, change: common_pb2.Change) -> Callable[[Stage], Staged]:
+    """The files are there: a statement has written them."""
+    found = transaction_pb2.RegisterFilesRequest.FromString(staged)
+    files = Staged(list(found.files), list(found.delete_sets), list(change.key_sets))
+    return lambda _: files

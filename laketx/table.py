@@ -1,0 +1,451 @@
+"""One table: its reads, its writes, and changes of its definition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from laketx.arrow_reads import ArrowReads
+from laketx.column_definitions import added_columns, type_of_words
+from laketx.cursor import Cursor, cursor_of
+from laketx.foreign_calls import OF_TABLES, KnowsForeignCalls, by_name
+from laketx.pending_rows import Row
+from laketx.schema import Schema
+from laketx.snapshot import Snapshot, snapshot_of
+from laketx.table_writes import Verbs
+from laketx.writer import FLUSH_MS, FLUSH_ROWS, ROWS_MAX, TableWriter, latest_rows
+from metaservice.client import add_column, default_column, drop_column, rename_column, widen_column
+from metaservice.shared.column_types import quoted as quoted_if_odd
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from worker.arrow.write.input_rows import is_constant
+from worker.base.errors import InputError, word
+from worker.base.lazy_modules import LazyModule
+from worker.base.schema import check_name, create_statement, path_of
+from worker.base.values import moment_of
+from worker.commit.conflict_policies import check_policy
+from worker.commit.transaction import Commit, Write, WriteOptions, run_writes
+from worker.connection.lake_connection import Connection
+from worker.connection.table_view import TableView
+from worker.connection.versions import version_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+    from worker.connection import defaults
+    from worker.dataframes import catalog_writes, changes, export, scan
+    from worker.dataframes.catalog_writes import CatalogWrite
+    from worker.services.compaction import by_hand
+    from worker.spark import column_types
+else:
+    defaults = LazyModule("worker.connection.defaults")
+    column_types = LazyModule("worker.spark.column_types")
+    by_hand = LazyModule("worker.services.compaction.by_hand")
+    changes = LazyModule("worker.dataframes.changes")
+    scan = LazyModule("worker.dataframes.scan")
+    catalog_writes = LazyModule("worker.dataframes.catalog_writes")
+    export = LazyModule("worker.dataframes.export")
+
+
+DESCRIBED: Final = pa.schema(
+    [("col_name", pa.string()), ("data_type", pa.string()), ("nullable", pa.bool_()), ("comment", pa.string())]
+)
+RECENT_S: Final = 1.0  # small writes without Spark don't ask anew for a table that they saw so recently
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One commit of a table."""
+
+    version: int
+    time: datetime
+    operation: str
+    user: str
+    message: str
+    txn_id: str
+    rebased_over: int
+    resubmitted: str  # the transaction whose files it committed again, after that one had lost a race
+    files_added: int
+    files_removed: int
+    rows_added: int
+    rows_removed: int
+    is_logical: bool
+
+
+class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
+    """A table, made by `lake.table` and `lake.create_table`.
+
+    Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns, and answers
+    with a Commit: its version, time and transaction.
+
+    read, snapshot, changes, resolve, history, export            reads
+    insert, overwrite, update, delete, merge                     rows
+    to_arrow, to_pandas, to_polars, to_duckdb, scanner, count    reads without Spark; `snapshot` has them, too
+    append, upsert, writer                                       rows without Spark
+    truncate, restore                                            whole partitions, or all
+    add_columns, rename_column, drop_column, widen_column        columns
+    set_properties, refresh                                      settings; what others changed meanwhile
+
+        t.insert(df)                                             appends; with a primary key upserts
+        t.update({"status": "'paid'"}, where="id = 7")
+        t.merge(df, on="id").when_matched_update().when_not_matched_insert().execute()
+        t.read(version=12, where="day = '2026-11-01'")
+
+    An insert that lost a race commits its files again. Any other write raises ConflictError, unless `on_conflict` is
+    "rerun".
+    """
+
+    _foreign = by_name(OF_TABLES)
+
+    def __init__(self, lake: Connection, meta: catalog_pb2.Table) -> None:
+        self.lake = lake
+        self.view = TableView(lake, meta)
+        self._refreshed_s = time.monotonic()
+
+    @property
+    def meta(self) -> catalog_pb2.Table:
+        """The service's answer at the last refresh."""
+        return self.view.meta
+
+    def __repr__(self) -> str:
+        return f"Table({self.meta.name!r}, version {self.meta.head_version})"
+
+    @property
+    def name(self) -> str:
+        """Its name with the namespace, as of the last refresh."""
+        return self.meta.name
+
+    @property
+    def table_id(self) -> str:
+        """Its id, which stays when it is renamed."""
+        return self.meta.table_id
+
+    @property
+    def folder(self) -> str:
+        """The folder of its files; paths of files are relative to it."""
+        return self.view.folder
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns, as of the last refresh: `print(table.schema)`, `.names`, `.to_arrow()`, `.to_spark()`."""
+        return Schema(self.meta)
+
+    def describe(self) -> pa.Table:
+        """Its columns as rows: name, type, nullable, comment. The last row is the table's own comment."""
+        rows: list[tuple[Any, ...]] = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
+        if self.meta.comment:
+            rows.append(("# table", None, None, self.meta.comment))
+        return pa.Table.from_pylist([dict(zip(DESCRIBED.names, row, strict=True)) for row in rows], DESCRIBED)
+
+    def ddl(self) -> str:
+        """The SQL statement that would create it, with its comments and properties."""
+        return create_statement(self.meta)
+
+    def refresh(self) -> Table:
+        """Loads the table's current state from the service. Writes do so by themselves."""
+        self.view = self.view.refreshed()
+        self._refreshed_s = time.monotonic()
+        return self
+
+    # -------------------------------------------------------------------------------------------------------- reads
+
+    def read(
+        self,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        tag: str | None = None,
+        where: str | Column | None = None,
+    ) -> DataFrame:
+        """The rows of one version: the newest, or the one at a version, a time, a number of commits ago, or a tag.
+
+        A time without a zone is in the session's time zone. `where` filters the rows; as text it also prunes files.
+        """
+        return scan.read(self.view, version=version, timestamp=timestamp, commits_ago=commits_ago, tag=tag, where=where)
+
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        tag: str | None = None,
+    ) -> AbstractContextManager[Snapshot]:
+        """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`, or `s.to_arrow()`."""
+        return snapshot_of(self.view, version, timestamp, commits_ago, tag)
+
+    def changes(
+        self, *, since: int | str | datetime, until: int | str | datetime | None = None, mode: str = "latest"
+    ) -> DataFrame:
+        """The rows that changed after `since`, up to `until` (versions or times; default: the newest).
+
+        "latest": new and changed rows, as they are at the end. "changes": also deleted rows, and the old images. "log":
+        the same for each commit. The result also has `_change_type`, `_commit_version` and `_commit_time`.
+        """
+        return changes.read_changes(self.view, since=since, until=until, mode=mode)
+
+    def cursor(self, name: str, *, version: int | None = None, keep: timedelta | None = None) -> Cursor:
+        """A durable position to read increments from: the cursor of that name, or a new one if there is none.
+
+        A new cursor begins at the newest version or at `version`; its first increment is what comes after. Everything
+        that it has not read is kept, until it was not used for as long as `keep` says (default: a week).
+        """
+        return cursor_of(self.view, name, version, keep)
+
+    def tag(self, name: str, *, version: int | None = None, comment: str = "", move: bool = False) -> int:
+        """Names a version, by default the newest, which stays readable while it has the tag; returns the version."""
+        client = self.lake.client
+        return client.create_tag(self.table_id, name, version=version, comment=comment, move=move).version
+
+    def tags(self) -> dict[str, int]:
+        """The tagged versions, by tag."""
+        return {tag.name: tag.version for tag in self.lake.client.list_tags(self.table_id)}
+
+    def drop_tag(self, name: str) -> None:
+        """Drops a tag, so that its version can be retired; a missing tag is no error."""
+        self.lake.client.drop_tag(self.table_id, name)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        where: str | Column | None = None,
+        partitioned: bool = True,
+        overwrite: bool = False,
+    ) -> int:
+        """Writes the rows of one version as plain Parquet files, and returns that version.
+
+        Any reader can open them without LakeTX. The files of a partitioned table lie in folders like `day=2026-11-01`,
+        and its partition columns are only in the folder names; with `partitioned=False` all files lie in one folder and
+        contain all columns. The path must be empty or not exist. `overwrite` replaces existing Parquet files, once the
+        new ones are complete.
+        """
+        return export.export(
+            self.view,
+            str(path),
+            version=version,
+            timestamp=timestamp,
+            commits_ago=commits_ago,
+            where=where,
+            partitioned=partitioned,
+            overwrite=overwrite,
+        )
+
+    def resolve(
+        self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
+    ) -> int:
+        """The version that a read uses; without arguments the newest."""
+        return version_of(self.view, version, timestamp, commits_ago)
+
+    def history(self, limit: int | None = 100) -> list[HistoryEntry]:
+        """Its commits, newest first."""
+        found: list[HistoryEntry] = []
+        for one in self.lake.client.list_versions(self.table_id, page_size=min(limit or 500, 500)):
+            if limit is not None and len(found) >= limit:
+                break
+            found.append(_history_entry(one))
+        return found
+
+    # ------------------------------------------------------------------------------------------------------ columns
+
+    def add_columns(self, columns: str | StructType | pa.Schema, *, message: str = "") -> Table:
+        """Adds columns, "note string, address.zip string", in one commit; existing rows have NULL in them.
+
+        A path adds a field to a struct. Quote a column with backticks if its name contains a dot.
+        """
+        if isinstance(columns, str | pa.Schema):
+            found = added_columns(columns)
+        else:
+            found = column_types.wire_columns(columns, [])
+            for one in found:
+                one.name = quoted_if_odd(one.name)
+        for one in found:
+            if not one.nullable:
+                raise InputError(
+                    "COLUMN_NOT_NULLABLE",
+                    f"existing rows have no {one.name}: add it without NOT NULL, and fill it with update(); "
+                    "only create_table makes NOT NULL columns",
+                )
+            if one.default_sql:
+                raise InputError("COLUMNS_INVALID", f"add {one.name} without a default, then call set_default")
+        return self._alter(message, *(add_column(one.name, one.type, comment=one.comment) for one in found))
+
+    def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
+        """Renames a column.
+
+        It keeps its id, so no file is rewritten. A field of a struct is named by its path, `address.zip`.
+        """
+        path = path_of(self.meta, old)
+        if path != old or "." not in old:
+            check_name(new)
+        return self._alter(message, rename_column(path, new))
+
+    def set_default(self, name: str, default: str | None, *, message: str = "") -> Table:
+        """Sets what inserts write that leave a column out, as SQL: "'new'", "current_date()"; None: NULL again.
+
+        Rows that are there stay as they are.
+        """
+        if default is not None:
+            types = {one.name.lower(): one.type for one in self.meta.columns}
+            wanted = catalog_pb2.Column(name=name, type=types.get(name.lower(), "string"), default_sql=default)
+            if not is_constant(wanted):
+                defaults.check_defaults(self.lake.spark, [wanted])
+        return self._alter(message, default_column(name, default or ""))
+
+    def drop_column(self, name: str, *, message: str = "") -> Table:
+        """Drops a column. Older versions still show its values."""
+        return self._alter(message, drop_column(path_of(self.meta, name)))
+
+    def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
+        """Widens a column to a type that holds every old value: "bigint" for an int."""
+        wanted = type_of_words(new_type) if isinstance(new_type, str) else column_types.type_text(new_type)
+        return self._alter(message, widen_column(path_of(self.meta, name), wanted))
+
+    def set_properties(self, **values: str) -> Table:
+        """Sets properties: `set_properties(**{"write.on_conflict": "rerun"})`."""
+        self.lake.client.alter_table(self.table_id, common_pb2.Alteration(set_properties=values))
+        return self.refresh()
+
+    def _alter(self, message: str, *steps: common_pb2.SchemaChange) -> Table:
+        meta = self.lake.client.alter_columns(self.table_id, *steps, commit_message=message)
+        self.view = replace(self.view, meta=meta)
+        return self
+
+    # ------------------------------------------------------------------------------------------------------ services
+
+    def compact(
+        self,
+        operation: str = "minor",
+        *,
+        partition: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        sort_by: Sequence[str] = (),
+        zorder_by: Sequence[str] = (),
+        message: str = "",
+    ) -> Commit | None:
+        """Rewrites files into fewer, larger ones with the same rows; None if there is nothing to do.
+
+        "minor" merges small files, "major" rewrites files with hidden rows or deltas, "cluster" orders rows by columns,
+        in sequence (`sort_by`) or equally (`zorder_by`). It needs no Spark: processes of this machine do it, or the
+        executors of the lake's session where these are elsewhere.
+        """
+        return by_hand.compact(
+            self.refresh().view, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message
+        )
+
+    # ------------------------------------------------------------------------------------------------------- writes
+
+    def writer(
+        self,
+        *,
+        flush_rows: int = FLUSH_ROWS,
+        flush_ms: float = FLUSH_MS,
+        rows_max: int = ROWS_MAX,
+        app_id: str | None = None,
+        message: str = "",
+    ) -> TableWriter:
+        """Takes single rows from many threads, and commits them in groups, without Spark.
+
+        A group commits when it has `flush_rows` rows, or when its first row is `flush_ms` old; of a key that comes
+        twice in it the last row counts. `rows_max` rows may wait. With `app_id` rows have a `sequence` number that
+        grows, and each is written once, however often the program starts again. See docs/arrow.md.
+        """
+
+        def send(rows: Sequence[Row], sequence: int | None) -> Commit:
+            write = self.upsert if self.meta.primary_key else self.append
+            return write(
+                list(latest_rows(rows, self.meta)),
+                message=message,
+                app_id=app_id,
+                app_version=sequence,
+            )
+
+        return TableWriter(
+            send,
+            flush_rows=flush_rows,
+            flush_ms=flush_ms,
+            rows_max=rows_max,
+            resume_after=None if app_id is None else self.app_version(app_id),
+            is_numbered=app_id is not None,
+        )
+
+    def app_version(self, app_id: str) -> int | None:
+        """The highest version that the application has written to the table; None: it has written none."""
+        found = self.lake.client.resolve_version(self.table_id, app_id=app_id)
+        return found.app_version if found.HasField("app_version") else None
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.lake.spark
+
+    @property
+    def _uses_spark(self) -> bool:
+        return self.lake.uses_spark
+
+    @property
+    def _meta(self) -> catalog_pb2.Table:
+        return self.meta
+
+    def _do(
+        self,
+        plan: Callable[[TableView], Write],
+        options: WriteOptions,
+        *,
+        is_insert: bool = False,
+        may_be_recent: bool = False,
+    ) -> Commit:
+        is_recent = may_be_recent and time.monotonic() - self._refreshed_s < RECENT_S
+
+        def planned() -> list[Write]:
+            nonlocal is_recent
+            if is_recent:
+                is_recent = False
+                with suppress(InputError):  # the columns may have changed
+                    write = plan(self.view)
+                    if write.is_one_call and write.has_all_columns:
+                        return [write.named(options.app)]
+            write = plan(self.refresh().view)
+            self.view = write.table  # it may have added columns
+            return [write.named(options.app), *write.elsewhere]
+
+        check_policy(options.on_conflict, is_insert=is_insert)
+        return run_writes(self.lake, planned, on_conflict=options.on_conflict, message=options.message)[0]
+
+    def _by_catalog(
+        self, plan: Callable[[TableView], CatalogWrite], options: WriteOptions, *, is_insert: bool = False
+    ) -> Commit:
+        def planned() -> CatalogWrite:
+            write = plan(self.refresh().view)
+            self.view = write.table  # it may have added columns
+            return write
+
+        check_policy(options.on_conflict, is_insert=is_insert)
+        return catalog_writes.run_catalog_write(planned, options)
+
+
+def _history_entry(one: read_pb2.Version) -> HistoryEntry:
+    return HistoryEntry(
+        version=one.version,
+        time=moment_of(one.commit_time_us),
+        operation=word(common_pb2.Operation.Name(one.operation), "OPERATION_"),
+        user=one.principal.name,
+        message=one.commit_message,
+        txn_id=one.txn_id,
+        rebased_over=one.rebased_over,
+        resubmitted=one.adopt_from,
+        files_added=one.files_added,
+        files_removed=one.files_removed,
+        rows_added=one.rows_added,
+        rows_removed=one.rows_removed,
+        is_logical=one.HasField("time_version_us"),
+    )

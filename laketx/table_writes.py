@@ -1,0 +1,398 @@
+"""The writes of a table: the same methods on a table and inside a transaction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from laketx.foreign_calls import OF_MERGES, KnowsForeignCalls, by_name
+from laketx.input_rows import AnyRows, Given, Rows, is_spark, key_rows, may_need_defaults
+from protos.laketx.v1 import catalog_pb2
+from worker.arrow.expressions.conditions import is_plain
+from worker.arrow.expressions.errors import NotPlainError
+from worker.arrow.write.merge_clauses import Clause, Settings
+from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
+from worker.commit import whole_partitions
+from worker.commit.conflict_policies import OnConflict
+from worker.commit.scopes import Partitions
+from worker.commit.transaction import Write, WriteOptions, app_version_of
+from worker.connection.table_view import TableView
+from worker.connection.versions import version_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from laketx import spark_rows
+    from worker.arrow.write import merge, updates, writes
+    from worker.dataframes import frame_writes, merges, row_changes
+    from worker.dataframes.catalog_writes import CatalogWrite
+    from worker.dataframes.frame_writes import OrderBy
+else:
+    spark_rows = LazyModule("laketx.spark_rows")
+    updates = LazyModule("worker.arrow.write.updates")
+    merge = LazyModule("worker.arrow.write.merge")
+    writes = LazyModule("worker.arrow.write.writes")
+    frame_writes = LazyModule("worker.dataframes.frame_writes")
+    merges = LazyModule("worker.dataframes.merges")
+    row_changes = LazyModule("worker.dataframes.row_changes")
+
+Answer = TypeVar("Answer")
+
+
+class Verbs(ABC, Generic[Answer]):
+    """The writes of a table, and of a table in a transaction.
+
+    `on_conflict`: "fail" raises ConflictError after a lost race; "resubmit" commits the same files at the new head, for
+    inserts that read nothing of their table; "rerun" computes everything again. Default: the table's property
+    `write.on_conflict`, or else "resubmit" for these inserts, and "fail" for everything else.
+
+    `app_id` and `app_version`: exactly-once writes for pipelines that repeat. The table remembers the highest version
+    of each application; a write whose version is not above it changes nothing, and its result has `already_applied`.
+    """
+
+    @property
+    @abstractmethod
+    def _spark(self) -> SparkSession:
+        """The session in which rows from elsewhere become DataFrames."""
+
+    @property
+    @abstractmethod
+    def _uses_spark(self) -> bool:
+        """Whether a Spark session runs anyway."""
+
+    @property
+    @abstractmethod
+    def _meta(self) -> catalog_pb2.Table:
+        """The table as it was seen last."""
+
+    @abstractmethod
+    def _do(
+        self,
+        plan: Callable[[TableView], Write],
+        options: WriteOptions,
+        *,
+        is_insert: bool = False,
+        may_be_recent: bool = False,
+    ) -> Answer:
+        """Runs the plan, or keeps it until the transaction ends.
+
+        `may_be_recent`: it can be made for the table as it was a moment ago, since its commit tells whether that fits.
+        """
+
+    @abstractmethod
+    def _by_catalog(
+        self, plan: Callable[[TableView], CatalogWrite], options: WriteOptions, *, is_insert: bool = False
+    ) -> Answer:
+        """Runs a statement of Spark's catalog, or has it stage what the transaction commits."""
+
+    def insert(
+        self,
+        rows: Rows,
+        *,
+        order_by: OrderBy | None = None,
+        merge_schema: bool = False,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Appends the rows, or upserts them in a primary-key table.
+
+        Rows are a DataFrame of Spark, pandas or polars, or an Arrow table. Columns are matched by name; missing ones
+        become NULL. A duplicate key in the rows is an error, unless `order_by` says which row is newer: the last one
+        wins. In an append table `order_by` sorts the rows. `merge_schema` first adds columns that the table lacks.
+        Rows that are no DataFrame of Spark are written without Spark, unless one of these two is given; see `append`.
+        """
+
+        if not is_spark(rows) and order_by is None and not merge_schema:
+            write = self.upsert if self._meta.primary_key else self.append
+            return write(rows, on_conflict=on_conflict, message=message, app_id=app_id, app_version=app_version)
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        given = Given(rows)
+        df = spark_rows.of_rows(self._spark, given.held)
+
+        def plan(table: TableView) -> CatalogWrite:
+            if merge_schema:
+                table = frame_writes.with_missing_columns(table, df)
+            return given.declared(frame_writes.plan_insert(table, df, order_by))
+
+        return self._by_catalog(plan, options, is_insert=True)
+
+    def append(
+        self,
+        rows: AnyRows,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Appends rows without Spark: of pandas, polars or Arrow, a list of dicts, or a stream of record batches.
+
+        Columns are matched by name. A value that would change in its column's type is refused. A stream is read once,
+        some 256 MB at a time.
+        """
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        given = Given(rows, is_streamed=True)
+        return self._do(
+            lambda table: _begun_first(given, writes.plan_append(table, given.arrow(table.meta))),
+            options,
+            is_insert=True,
+            may_be_recent=not given.is_lazy and not may_need_defaults(rows),
+        )
+
+    def upsert(
+        self,
+        rows: AnyRows,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Inserts rows into a primary-key table without Spark, in the place of those with their keys; see `append`."""
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        given = Given(rows)
+        return self._do(
+            lambda table: _begun_first(given, writes.plan_upsert(table, given.arrow(table.meta))),
+            options,
+            is_insert=True,
+            may_be_recent=not given.is_lazy and not may_need_defaults(rows),
+        )
+
+    def overwrite(
+        self,
+        rows: AnyRows,
+        *,
+        partition: Partitions = "all",
+        order_by: OrderBy | None = None,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Replaces **every row of the table**, also of a partitioned one, unless `partition` limits it.
+
+        `partition={"day": "2026-11-01"}`, or a list of such, replaces the named partitions; with a single one the rows
+        can omit its columns. `partition="dynamic"` replaces the partitions of the given rows. Rows that are no
+        DataFrame of Spark are written without Spark, unless `order_by` is given; see `append`.
+        """
+        app = app_version_of(app_id, app_version)
+        if not is_spark(rows) and order_by is None:
+            given = Given(rows, is_streamed=not self._meta.primary_key)
+            return self._do(
+                lambda table: given.noted(writes.plan_overwrite(table, given.arrow(table.meta), partition)),
+                WriteOptions(on_conflict, message, app),
+            )
+        options = WriteOptions(on_conflict, message, app)
+        given = Given(rows)
+        df = spark_rows.of_rows(self._spark, given.held)
+        return self._by_catalog(
+            lambda table: given.declared(frame_writes.plan_overwrite(table, df, partition, order_by)), options
+        )
+
+    def truncate(
+        self,
+        *,
+        partition: Partitions = "all",
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Removes every row, or the rows of the named partitions."""
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(lambda table: whole_partitions.plan_truncate(table, partition), options)
+
+    def restore(
+        self,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        commits_ago: int | None = None,
+        partition: Partitions = "all",
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Brings back the rows of a version (not its columns), in the whole table or in the named partitions."""
+        if sum(one is not None for one in (version, timestamp, commits_ago)) != 1:
+            raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(
+            lambda table: whole_partitions.plan_restore(
+                table, version_of(table, version, timestamp, commits_ago), partition
+            ),
+            options,
+        )
+
+    def update(
+        self,
+        set: Settings,  # noqa: A002 - SQL's word
+        where: str | Column | None = None,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Sets columns of the rows for which the condition is true: update({"status": "'paid'"}, where="id = 7").
+
+        A text is a SQL expression over the old row, and so is a Column. Anything else is the value itself: 5, None, a
+        date. Key columns can't be set. Plain expressions and conditions (docs/arrow.md) need no Spark where no Spark
+        session runs.
+        """
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+
+        def plan(table: TableView) -> Write:
+            if self._uses_spark or not (where is None or isinstance(where, str)):
+                return row_changes.plan_update(table, set, where)
+            try:
+                return updates.plan_update(table, set, where)
+            except NotPlainError as error:
+                return _by_spark(lambda: row_changes.plan_update(table, set, where), error)
+
+        return self._do(plan, options)
+
+    def delete(
+        self,
+        where: str | Column | None = None,
+        *,
+        keys: AnyRows | Sequence[Any] | None = None,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Deletes the rows for which the condition is true, or those with the keys.
+
+        `keys` is a list of values or of dicts, or a table with the key columns; it needs no Spark. Nor does a plain
+        condition (docs/arrow.md) where no Spark session runs.
+        """
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        if keys is not None and where is None:
+            given = Given(keys)
+            return self._do(
+                lambda table: given.noted(writes.plan_delete_keys(table, key_rows(given.held, table.meta))),
+                options,
+            )
+        if where is None or keys is not None:
+            raise InputError(
+                "CONDITION_INVALID", "a delete takes a condition, delete('id = 7'), or keys, delete(keys=[7])"
+            )
+        if isinstance(where, str) and not self._uses_spark and is_plain(where, self._meta):
+            return self._do(lambda table: writes.plan_delete(table, where), options)
+        return self._do(lambda table: row_changes.plan_delete(table, where), options)
+
+    def merge(self, source: AnyRows, on: str | list[str]) -> MergeBuilder[Answer]:
+        """Begins a MERGE. `on` is one or more columns of both sides, or a condition on `target` and `source`.
+
+        Rows that are no DataFrame of Spark are merged without Spark where all expressions are plain (docs/arrow.md).
+        """
+        given = Given(source)
+
+        def by_spark(table: TableView, clauses: tuple[Clause, ...]) -> Write:
+            merge = merges.Merge(spark_rows.of_rows(self._spark, given.held), on, clauses)
+            return given.noted(merges.plan_merge(table, merge), can_rerun=False)
+
+        def run(clauses: tuple[Clause, ...], options: WriteOptions) -> Answer:
+            def plan(table: TableView) -> Write:
+                if is_spark(source):
+                    return by_spark(table, clauses)
+                try:
+                    return given.noted(merge.plan_merge(table, given.merge_source(table.meta), on, clauses))
+                except NotPlainError as error:
+                    if given.are_dicts:
+                        raise
+                    return _by_spark(lambda: by_spark(table, clauses), error)
+
+            return self._do(plan, options)
+
+        return MergeBuilder(run)
+
+
+def _begun_first(given: Given, write: Write) -> Write:
+    """The write; it begins before its rows are read if that may take long, and so not in the call that commits it."""
+    return given.noted(replace(write, is_one_call=False) if write.is_one_call and given.is_lazy else write)
+
+
+def _by_spark(plan: Callable[[], Write], why: NotPlainError) -> Write:
+    """What Spark plans; without it the error says what of the call needs it."""
+    try:
+        return plan()
+    except InputError as error:
+        if error.reason != "SPARK_MISSING":
+            raise
+        said = str(why).partition(": ")[2]
+        raise InputError(error.reason, f"{str(error).partition(': ')[2]}; what needs it: {said}") from why
+
+
+class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
+    """Clauses are tried in the given order; the first one whose condition is true applies.
+
+    Conditions and values are SQL over `target.column` and `source.column`.
+    """
+
+    _foreign = by_name(OF_MERGES)
+
+    def __init__(
+        self, run: Callable[[tuple[Clause, ...], WriteOptions], Answer], clauses: tuple[Clause, ...] = ()
+    ) -> None:
+        self._run = run
+        self._clauses = clauses
+
+    def when_matched_update(
+        self,
+        values: Settings | None = None,
+        *,
+        condition: str | None = None,
+    ) -> MergeBuilder[Answer]:
+        """Updates matched rows; without values, every column that the source has."""
+        return self._with("matched", "update", values, condition)
+
+    def when_matched_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
+        return self._with("matched", "delete", None, condition)
+
+    def when_not_matched_insert(
+        self, values: Settings | None = None, *, condition: str | None = None
+    ) -> MergeBuilder[Answer]:
+        """Inserts new rows; without values, every column that the source has.
+
+        Missing columns become their default, or NULL.
+        """
+        return self._with("not_matched", "insert", values, condition)
+
+    def when_not_matched_by_source_update(
+        self,
+        values: Settings,
+        *,
+        condition: str | None = None,
+    ) -> MergeBuilder[Answer]:
+        return self._with("by_source", "update", values, condition)
+
+    def when_not_matched_by_source_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
+        return self._with("by_source", "delete", None, condition)
+
+    def execute(
+        self,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Runs the merge. Several source rows that change one row of the table are an error.
+
+        They are none if the one clause for matched rows is a delete without a condition.
+        """
+        if not self._clauses:
+            raise InputError("MERGE_EMPTY", "a merge needs a clause")
+        return self._run(self._clauses, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
+
+    def _with(self, when: str, action: str, settings: Settings | None, condition: str | None) -> MergeBuilder[Answer]:
+        return MergeBuilder(self._run, (*self._clauses, Clause(when, action, settings, condition)))

@@ -1,0 +1,277 @@
+"""Writes to several tables in one transaction, all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from laketx.arrow_reads import ArrowMethods, names_version, scan_of
+from laketx.cursor import Cursor
+from laketx.sql_statements import SqlStatements
+from laketx.table import Table
+from laketx.table_writes import Verbs
+from metaservice.client import CommitOutcomeUnknownError, uuid7
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.scan.scanner import ArrowScan, Asked
+from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
+from worker.commit.noted_reads import EVERYTHING
+from worker.commit.transaction import Commit, Write, WriteOptions, run_writes
+from worker.connection.lake_connection import Connection
+from worker.connection.table_view import TableView
+from worker.connection.write_rules import write_rules
+from worker.files.storage import remove_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from worker.dataframes import catalog_writes, row_changes
+    from worker.dataframes.catalog_writes import CatalogWrite
+else:
+    catalog_writes = LazyModule("worker.dataframes.catalog_writes")
+    row_changes = LazyModule("worker.dataframes.row_changes")
+
+
+class MultiTableTransaction:
+    """Made by `lake.transaction()`. Its changes are staged and committed when the block ends.
+
+    A table's version is fixed when it is first named: `txn.table(…).read()` and `txn.sql(…)` show that version, and the
+    commit is judged against it. A block that ends with an exception changes nothing.
+    """
+
+    def __init__(
+        self,
+        lake: Connection,
+        open_table: Callable[[str], Table],
+        message: str,
+        app: common_pb2.AppVersion | None = None,
+    ) -> None:
+        self.lake = lake
+        self._open_table = open_table
+        self.message = message
+        self._app = app
+        self.commits: list[Commit] = []
+        self._ids: dict[str, str] = {}  # by the names asked for
+        self._tables: dict[str, TableInTransaction] = {}
+        self._is_over = False
+        self._cursors: list[Cursor] = []
+        self._txn_id = uuid7()
+        self._statements = SqlStatements(lake, self._txn_id)
+        self._staged: list[str] = []  # folders of files that are staged already
+
+    def sql(self, statement: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
+        """Runs a statement of Spark SQL in this transaction: SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE.
+
+        What it writes is committed with the rest when the block ends; until then nobody sees it, this transaction
+        neither. What it reads of the lake's tables counts. Statements that define tables, and CALL, are refused.
+        """
+        self.check_open()
+        for one in self._tables.values():
+            self._statements.fix(one.table_id, one.version)
+        found = self._statements.run(statement, args)
+        for one in self._tables.values():
+            if one.plan is not None and self._statements.changes(one.table_id):
+                raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {one.name}")
+        return found
+
+    def advance(self, cursor: Cursor) -> None:
+        """Moves the cursor to the end of its last `changes`, together with the commit or not at all."""
+        self.check_open()
+        cursor.step()  # what is wrong with it is said here
+        self._cursors.append(cursor)
+
+    def table(self, name: str) -> TableInTransaction:
+        table_id = self._ids.get(name)
+        if table_id is None:  # the same table may be named in several ways
+            table = self._open_table(name)
+            table_id = self._ids[name] = table.table_id
+            if table_id not in self._tables:
+                self._tables[table_id] = TableInTransaction(self, table, self._statements.version_of(table_id))
+        return self._tables[table_id]
+
+    def changes_by_sql(self, table_id: str) -> bool:
+        return self._statements.changes(table_id)
+
+    def stage(self, write: CatalogWrite) -> Write:
+        """Has the catalog write the files, for the commit at the end."""
+        self._staged.append(f"{write.table.folder}/{self._txn_id}")
+        return catalog_writes.stage_catalog_write(write, self._txn_id)
+
+    def check_open(self) -> None:
+        if self._is_over:
+            raise InputError("TRANSACTION_OVER", "the block of this transaction has ended")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        try:
+            if error is None:
+                self._commit()
+        except CommitOutcomeUnknownError:
+            raise  # it may have committed: its files stay
+        except BaseException:
+            self._undo()
+            raise
+        if error is not None:
+            self._undo()
+
+    def _undo(self) -> None:
+        self._statements.undo()
+        for folder in self._staged:
+            with suppress(OSError):
+                remove_folder(folder)
+
+    def _commit(self) -> None:
+        moves = [cursor.step() for cursor in self._cursors]
+        changed, read = self._writes()
+        if changed:
+            commits = run_writes(
+                self.lake,
+                lambda: [*[replace(plan(), app=self._app) for plan in changed], *[plan() for plan in read]],
+                on_conflict="fail" if any(one.reads for one in self._tables.values()) else None,
+                message=self.message,
+                cursors=moves,
+                txn_id=self._txn_id if self._staged or self._statements.is_open else None,
+            )
+            self.commits = commits[: len(changed)]
+            for cursor in self._cursors:
+                cursor.refresh()
+        elif moves:
+            raise InputError(
+                "CHANGE_MISSING",
+                "a cursor advances with a change of a table; to advance it alone, call cursor.advance()",
+            )
+
+    def _writes(self) -> tuple[list[Callable[[], Write]], list[Callable[[], Write]]]:
+        """One for each table that is changed, and for each that is only read."""
+        changed: list[Callable[[], Write]] = []
+        read: list[Callable[[], Write]] = []
+        by_sql = {write.table.table_id: write for write in self._statements.end()}
+        for table_id, one in self._tables.items():
+            write = by_sql.pop(table_id, None)
+            if one.plan is not None:
+                changed.append(partial(one.planned, () if write is None else write.also_read))
+            elif write is not None:
+                by_sql[table_id] = replace(write, also_read=[*write.also_read, *one.reads])
+            elif one.reads and one.counts_reads:
+                read.append(one.planned)
+        for write in by_sql.values():
+            (read if write.stage is None else changed).append(partial(replace, write))
+        return changed, read
+
+
+class TableInTransaction(ArrowMethods, Verbs[None]):
+    """One table of a transaction, at a fixed version; takes one change. What is read of it counts."""
+
+    def __init__(self, txn: MultiTableTransaction, table: Table, version: int | None) -> None:
+        self.plan: Callable[[TableView], Write] | None = None
+        self.reads: list[common_pb2.Read] = []
+        self.version = table.meta.head_version if version is None else version
+        self._txn = txn
+        self._table = table
+
+    def read(self, where: str | None = None) -> DataFrame:
+        """The rows at the version that the transaction is judged against.
+
+        The transaction loses if another one changed what was read here, even if it changes nothing in this table
+        itself. Under `maxcompute` only the reads of tables count that the transaction changes.
+        """
+        condition = row_changes.condition_read(self._table.view, where)
+        condition.changes_all = False
+        self.reads.append(condition)
+        return self._table.read(version=self.version, where=where)
+
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """The rows without Spark, of the version that the transaction is judged against; they count as `read` has it.
+
+        Takes what the table's own `scanner` takes. A version that you name is a constant, and doesn't count.
+        """
+        if names_version(asked):
+            return scan_of(self._table.view, asked)
+        are_changes = asked.get("since") is not None
+        fixed: Asked = {**asked, "until": self.version} if are_changes else {**asked, "version": self.version}
+        found = scan_of(self._table.view, fixed)
+        condition = None if are_changes else found.where
+        self.reads.append(common_pb2.Read(predicate=EVERYTHING if condition is None else condition))
+        return found
+
+    @property
+    def counts_reads(self) -> bool:
+        """Whether its profile checks what a transaction read that doesn't change it."""
+        return write_rules(self._table.meta).counts_reads
+
+    @property
+    def name(self) -> str:
+        return self._table.meta.name
+
+    @property
+    def table_id(self) -> str:
+        return self._table.table_id
+
+    def planned(self, read_by_sql: Sequence[common_pb2.Read] = ()) -> Write:
+        """Its change. A table that is only read gets an UPDATE that changes no row."""
+        table = self._table.view
+        write = Write(table, common_pb2.OPERATION_UPDATE) if self.plan is None else self.plan(table)
+        return replace(write.at(self.version), also_read=[*self.reads, *read_by_sql])
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self._txn.lake.spark
+
+    @property
+    def _uses_spark(self) -> bool:
+        return self._txn.lake.uses_spark
+
+    @property
+    def _meta(self) -> catalog_pb2.Table:
+        return self._table.meta
+
+    def _by_catalog(
+        self,
+        plan: Callable[[TableView], CatalogWrite],
+        options: WriteOptions,
+        *,
+        is_insert: bool = False,  # noqa: ARG002 - a table alone asks
+    ) -> None:
+        self._check_change(options)
+        planned = plan(self._table.view)
+        self._note_columns(planned.table)
+        staged = self._txn.stage(planned)
+        self.plan = lambda _: staged
+
+    def _do(
+        self,
+        plan: Callable[[TableView], Write],
+        options: WriteOptions,
+        *,
+        is_insert: bool = False,  # noqa: ARG002 - a table alone asks
+        may_be_recent: bool = False,  # noqa: ARG002 - it is asked for anew
+    ) -> None:
+        self._check_change(options)
+        planned = plan(self._table.view)  # what is wrong with it is said here
+        self._note_columns(planned.table)
+        self.plan = plan
+
+    def _check_change(self, options: WriteOptions) -> None:
+        self._txn.check_open()
+        if options.on_conflict not in (None, "fail") or options.message or options.app is not None:
+            raise InputError(
+                "POLICY_INVALID",
+                "inside a transaction on_conflict, message, app_id and app_version belong to the whole: "
+                "lake.transaction(message, app_id=…, app_version=…)",
+            )
+        if self.plan is not None or self._txn.changes_by_sql(self.table_id):
+            raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {self.name}")
+
+    def _note_columns(self, planned: TableView) -> None:
+        if planned is not self._table.view:  # the change added columns
+            self._table.view = planned
+            self.version = self._table.meta.head_version

@@ -1,1 +1,0 @@
-"""The user's objects: lakes, tables, transactions, cursors."""

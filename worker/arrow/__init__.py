@@ -1,0 +1,1 @@
+"""The engine without Spark: rows in Arrow."""

@@ -1,0 +1,1 @@
+"""Increments: the changes of rows between two versions in Arrow."""

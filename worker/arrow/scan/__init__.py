@@ -1,0 +1,1 @@
+"""Scans: the rows of one version in Arrow."""

@@ -1,0 +1,70 @@
+"""Hidden rows of an append table: the row ids in delete sets that are newer than the row's file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from pyroaring import BitMap64
+
+from protos.laketx.v1 import common_pb2
+from worker.base.values import PartitionKey, partition_key
+from worker.connection.table_view import TableView
+from worker.files.file_identity import ScannedFile, row_ids
+from worker.files.position_blocks import within
+from worker.files.storage import storage
+
+
+def with_hidden_ids(
+    table: TableView, files: Iterable[ScannedFile], sets: Iterable[common_pb2.LiveEntry]
+) -> Iterator[ScannedFile]:
+    """The files with the ids of their hidden rows; a file without visible rows is left out."""
+    by_partition: dict[PartitionKey, list[common_pb2.LiveEntry]] = defaultdict(list)
+    for entry in sets:
+        by_partition[partition_key(entry.delete_set.partition)].append(entry)
+    hiding: dict[PartitionKey, list[ScannedFile]] = defaultdict(list)
+    for one in files:
+        key = partition_key(one.file.partition) if by_partition else ()
+        if key in by_partition:
+            hiding[key].append(one)
+        else:
+            yield one
+    for key, listed in hiding.items():
+        yield from _hide(table, listed, by_partition[key])
+
+
+def _hide(
+    table: TableView, files: Sequence[ScannedFile], sets: Sequence[common_pb2.LiveEntry]
+) -> Iterator[ScannedFile]:
+    files = sorted(files, key=lambda one: -one.data_version)
+    hidden = hidden_ids(table, [(one.file, one.data_version) for one in files], sets)
+    for one, found in zip(files, hidden, strict=True):
+        if len(found) < one.file.rows or one.file.carries_row_ids:
+            yield one._replace(hidden=found or None)
+
+
+def hidden_ids(
+    table: TableView,
+    newest_first: Iterable[tuple[common_pb2.DataFile, int]],
+    sets: Iterable[common_pb2.LiveEntry],
+) -> Iterator[BitMap64]:
+    """The ids that delete sets hide in each file.
+
+    Files come by descending data version, so more and more sets take part.
+    """
+    waiting = sorted(sets, key=lambda entry: entry.data_version)
+    hidden = BitMap64()
+    for file, version in newest_first:
+        while waiting and waiting[-1].data_version > version:
+            hidden |= bitmap_of(table, waiting.pop().delete_set)
+        yield within(hidden, *row_ids(file))
+
+
+def bitmap_of(table: TableView, delete_set: common_pb2.DeleteSet) -> BitMap64:
+    """The row ids in a delete set."""
+    payload = delete_set.bitmap
+    if not payload:
+        files, path = storage(table.path(delete_set.path))
+        with files.open_input_stream(path) as stream:
+            payload = stream.read()
+    return BitMap64.deserialize(payload)

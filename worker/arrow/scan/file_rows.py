@@ -1,0 +1,192 @@
+"""Rows of a table's file as Arrow, in the shape of one of the table's schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from protos.laketx.v1 import common_pb2
+from worker.arrow.scan.inlined_rows import Content, rows_in
+from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.base.lazy_modules import LazyModule
+from worker.base.schema import OP, ROW_ID, UPSERT
+from worker.base.values import python_value
+from worker.connection.table_view import TableView
+from worker.files.arrow_types import field_id, in_shape
+from worker.files.position_blocks import Numbers
+from worker.files.storage import in_pages, is_local, open_to_read, storage
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = LazyModule("pyarrow.compute")
+
+ROWS_AT_LEAST: Final = 1 << 10
+SMALL_BYTES: Final = 4 << 20
+
+RowGroups = Callable[[Any, Any], list[int]]  # of a stream, and the file opened on it: the row groups to read
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A live file as a job reads it. `hidden` are the row ids in it that delete sets hide.
+
+    An external file has no field ids: `names` are its column names, `constants` the values from its path.
+    """
+
+    path: str
+    data_version: int
+    rows: int
+    bytes: int
+    is_delta: bool = False
+    first_row_id: int = 0
+    carries_row_ids: bool = False
+    hidden: BitMap64 | None = None
+    names: Mapping[int, str] | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    content: Content = b""  # of an inlined file
+
+
+def input_file(
+    table: TableView, written: WrittenSchemas, file: common_pb2.DataFile, data_version: int, hidden: BitMap64 | None
+) -> InputFile:
+    """An entry's file, as it is read under the table's schema."""
+    return InputFile(
+        path=table.path(file.path),
+        data_version=data_version,
+        rows=file.rows,
+        bytes=file.bytes,
+        is_delta=file.kind == common_pb2.FILE_KIND_DELTA,
+        first_row_id=file.first_row_id,
+        carries_row_ids=file.carries_row_ids,
+        hidden=hidden,
+        names=written.names_in(file) if file.external else None,
+        constants={one.column: python_value(one.value) for one in file.partition.values} if file.external else {},
+        content=file.content,
+    )
+
+
+def read_tables(
+    file: InputFile, wanted: pa.Schema, memory_bytes: float = float("inf"), may_match: RowGroups | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of the file in order, in parts of about that size, each with the position of its first row.
+
+    `_op` of a base file is UPSERT, `_row_id` never NULL. `may_match` says which row groups are read.
+    """
+    if file.content:
+        yield 0, completed(file, in_shape(rows_in(file.content), wanted), 0, wanted)
+        return
+    with opened_file(file, wanted, memory_bytes) as opened:
+        yield from opened.tables(wanted, opened.groups(may_match))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A file while it is read, its footer, and how many of its rows are in memory at once."""
+
+    file: InputFile
+    stream: Any
+    parquet: Any
+    rows_at_once: int
+    is_local: bool
+
+    def groups(self, may_match: RowGroups | None) -> list[int]:
+        """The row groups to read."""
+        return list(range(self.parquet.num_row_groups)) if may_match is None else may_match(self.stream, self.parquet)
+
+    def tables(self, wanted: pa.Schema, groups: list[int]) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of these row groups, as `read_tables` has them."""
+        names = self.stored_names(wanted)
+        for at, table in _tables(self.stream, self.parquet, names, self.rows_at_once, groups):
+            if len(table):
+                yield at, completed(self.file, in_shape(table, wanted, self.file.names), at, wanted)
+
+    def stored_names(self, wanted: pa.Schema) -> list[str]:
+        """The file's names of the columns that it has."""
+        return _stored_names(self.parquet.schema_arrow, wanted, self.file)
+
+
+@contextmanager
+def opened_file(file: InputFile, wanted: pa.Schema, memory_bytes: float) -> Iterator[OpenedFile]:
+    """The file, opened once, for parts of about that size with these columns."""
+    files, path = storage(file.path)
+    with open_to_read(files, path) as stream:
+        opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+        if opened.metadata.num_rows != file.rows:
+            raise OSError(f"{file.path} has {opened.metadata.num_rows} rows, not {file.rows}")
+        names = _stored_names(opened.schema_arrow, wanted, file)
+        whole = opened.metadata.num_rows * (1 if memory_bytes == float("inf") else _row_bytes(stream, opened, names))
+        rows_at_once = max(ROWS_AT_LEAST, int(min(file.rows, memory_bytes * file.rows / max(whole, 1))))
+        yield OpenedFile(file, stream, opened, rows_at_once, is_local(files))
+
+
+def _tables(
+    stream: Any, opened: Any, names: list[str], rows_at_once: int, chosen: list[int]
+) -> Iterator[tuple[int, pa.Table]]:
+    groups = list(range(opened.metadata.num_row_groups))
+    if chosen == groups and opened.metadata.num_rows <= rows_at_once:
+        yield 0, opened.read(names)
+        return
+    begins = list(accumulate((opened.metadata.row_group(at).num_rows for at in groups), initial=0))
+    paged = None
+    for group in chosen:
+        at = begins[group]
+        if begins[group + 1] - at <= rows_at_once:
+            yield at, opened.read_row_group(group, names)
+            continue
+        paged = paged or in_pages(stream)
+        for batch in paged.iter_batches(rows_at_once, row_groups=[group], columns=names):
+            yield at, pa.Table.from_batches([batch])
+            at += len(batch)
+
+
+def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
+    """The memory of a row, from the file's first rows; for small files from their bytes alone."""
+    groups = [opened.metadata.row_group(at).total_byte_size for at in range(opened.metadata.num_row_groups)]
+    rows = max(1, opened.metadata.num_rows)
+    if sum(groups) < SMALL_BYTES:
+        return float(max(1.0, sum(groups) / rows))
+    first = next(in_pages(stream).iter_batches(ROWS_AT_LEAST, columns=names))
+    return float(max(1.0, first.nbytes / max(1, len(first))))
+
+
+def _stored_names(stored: pa.Schema, wanted: pa.Schema, file: InputFile) -> list[str]:
+    ids = {field_id(one) for one in wanted} - {None}
+    extra = {one.name for one in wanted if field_id(one) is None}
+    if file.names is not None and not file.carries_row_ids:  # a foreign `_row_id` is not one of this table's
+        extra.discard(ROW_ID)
+    by_name = {name for column_id, name in (file.names or {}).items() if column_id in ids}
+    return [
+        one.name
+        for one in stored
+        if one.name in extra or (one.name in by_name if file.names is not None else field_id(one) in ids)
+    ]
+
+
+def completed(file: InputFile, rows: pa.Table, at: int | Numbers, wanted: pa.Schema) -> pa.Table:
+    """With the values that the file itself lacks; `at` is the position of the first row, or those of all."""
+    for name, value in file.constants.items():
+        place = wanted.get_field_index(name)
+        if place >= 0:
+            rows = rows.set_column(place, wanted.field(place), _repeated(value, wanted.field(place).type, len(rows)))
+    place = wanted.get_field_index(OP)
+    if place >= 0 and not file.is_delta:
+        rows = rows.set_column(place, wanted.field(place), _repeated(UPSERT, pa.int8(), len(rows)))
+    place = wanted.get_field_index(ROW_ID)
+    if place >= 0:
+        places = np.arange(at, at + len(rows), dtype=np.int64) if isinstance(at, int) else at
+        by_place = pa.array(places + file.first_row_id)
+        rows = rows.set_column(place, wanted.field(place), pc.coalesce(rows.column(place), by_place))
+    return rows
+
+
+def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)

@@ -1,0 +1,211 @@
+"""The hidden rows of a primary-key table: a newer image of a key hides an older one, and a tombstone hides itself.
+
+They are found from the key columns alone, bucket by bucket, with polars.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from protos.laketx.v1 import common_pb2
+from worker.arrow.scan.inlined_rows import Content, head_of, joined, rows_in
+from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.base.schema import OP, TOMBSTONE
+from worker.base.values import PartitionKey, partition_key
+from worker.connection.table_view import TableView
+from worker.files.file_identity import ScannedFile
+from worker.files.footers import in_threads
+from worker.files.position_blocks import Flags, Positions
+from worker.files.storage import is_local, open_to_read, storage
+
+FILTER_BITS: Final = 20
+_PLACE: Final = "_at"
+_OTHER: Final = "_other"
+_HASH: Final = "_hash"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A file of a bucket: its path, its data version, its position among all files, its names of the key columns."""
+
+    path: str
+    rows: int
+    data_version: int
+    at: int
+    key_columns: tuple[str, ...]
+    is_delta: bool
+    content: Content = b""  # of an inlined file
+
+
+@dataclass(frozen=True, slots=True)
+class BucketToMerge:
+    """Files whose keys can hide each other."""
+
+    files: tuple[KeyFile, ...]
+
+
+def by_bucket(files: Iterable[ScannedFile]) -> tuple[list[ScannedFile], list[list[ScannedFile]]]:
+    """The files in which no key hides another, and the buckets in which one may."""
+    buckets: dict[tuple[PartitionKey, int], list[ScannedFile]] = defaultdict(list)
+    for one in files:
+        buckets[partition_key(one.file.partition), one.file.bucket].append(one)
+    clean: list[ScannedFile] = []
+    dirty: list[list[ScannedFile]] = []
+    for bucket in buckets.values():
+        if len({one.data_version for one in bucket}) == 1:
+            clean += bucket  # within one version no key comes twice
+        else:
+            dirty.append(bucket)
+    return clean, dirty
+
+
+def bucket_to_merge(
+    table: TableView,
+    written: WrittenSchemas,
+    files: Iterable[ScannedFile],
+    number: Callable[[ScannedFile], int],
+) -> BucketToMerge:
+    ids = {column.name: column.column_id for column in table.meta.columns}
+    found = []
+    for one in files:
+        names = written.names_in(one.file)
+        keys = tuple(names[ids[name]] for name in table.meta.primary_key)
+        is_delta = one.file.kind == common_pb2.FILE_KIND_DELTA
+        path = table.path(one.file.path)
+        found.append(KeyFile(path, one.file.rows, one.data_version, number(one), keys, is_delta, one.file.content))
+    return BucketToMerge(tuple(found))
+
+
+def hidden_in(bucket: BucketToMerge) -> Iterator[tuple[int, Positions]]:
+    """The hidden rows of one bucket, by the numbers of their files."""
+    lowest = min(file.data_version for file in bucket.files)
+    newer = sorted((one for one in bucket.files if one.data_version > lowest), key=lambda one: -one.data_version)
+    latest = None
+    if newer:
+        keys, gone, counts = _read_keys(newer)
+        first = is_first(keys)
+        latest = keys.filter(first)
+        yield from _by_file(newer, counts, ~first.to_numpy() | gone)
+    for file in bucket.files:
+        if file.data_version == lowest:
+            keys, hidden, counts = _read_keys([file])
+            if latest is not None:
+                hidden[places_among(keys, latest)] = True
+            yield from _by_file([file], counts, hidden)
+
+
+def is_first(keys: pl.DataFrame) -> pl.Series:
+    """Whether no earlier row has the key."""
+    whole = keys.to_series() if keys.width == 1 else keys.to_struct()
+    return whole.is_first_distinct()
+
+
+def places_among(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
+    """The positions of keys that are among others: ascending numbers are searched, composite keys compared by a hash
+    first.
+    """
+    if keys.schema != latest.schema:  # the one or the other from before a widening
+        kinds = pl.concat([keys.head(0), latest.head(0)], how="vertical_relaxed").schema
+        keys, latest = keys.cast(kinds), latest.cast(kinds)
+    if keys.width > 1 and not any(kind.is_float() for kind in keys.dtypes):
+        return _places_by_hash(keys, latest)
+    if keys.width == 1 and (keys.dtypes[0].is_integer() or keys.dtypes[0].is_temporal()):
+        ours, theirs = (one.to_series().to_physical().to_numpy() for one in (keys, latest))
+        if (ours[1:] > ours[:-1]).all():
+            return _places_in_order(ours, np.sort(theirs))
+    return keys.with_row_index(_PLACE).join(latest, on=latest.columns, how="semi")[_PLACE].to_numpy()
+
+
+def _places_in_order(ascending: Flags, wanted: Flags) -> Flags:
+    at = np.searchsorted(ascending, wanted)
+    wanted, at = wanted[at < len(ascending)], at[at < len(ascending)]
+    found: Flags = at[ascending[at] == wanted]
+    return found
+
+
+def _places_by_hash(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
+    """A few bits of a hash exclude most rows, the whole hash nearly all others, and the keys the rest."""
+    ours, theirs = keys.hash_rows(), latest.hash_rows()
+    seen = np.zeros(1 << FILTER_BITS, bool)
+    seen[_lowest_bits(theirs)] = True
+    near = np.flatnonzero(seen[_lowest_bits(ours)])
+    rows = pl.DataFrame({_HASH: ours[near], _PLACE: near})
+    pairs = rows.join(theirs.to_frame(_HASH).with_row_index(_OTHER), on=_HASH)
+    found, others = keys[pairs[_PLACE]], latest[pairs[_OTHER]]
+    same = pl.select(pl.all_horizontal([found[name].eq(others[name]) for name in keys.columns])).to_series()
+    return pairs[_PLACE].filter(same).to_numpy()
+
+
+def _lowest_bits(hashes: pl.Series) -> Flags:
+    return hashes.to_numpy() & np.uint64((1 << FILTER_BITS) - 1)
+
+
+def _by_file(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> Iterator[tuple[int, Positions]]:
+    end = 0
+    for file, count in zip(files, counts, strict=True):
+        begin, end = end, end + count
+        yield file.at, np.flatnonzero(hidden[begin:end]).astype(np.uint64)
+
+
+def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]]:
+    """The key columns of all rows as k0, k1…, the tombstones among them, and the number of rows of each file."""
+    tables, gone, counts = [], [], []
+    runs = [list(run) for _, run in groupby(files, _alike)]
+    for run, read in zip(runs, _read_each(runs), strict=True):
+        keys = [_plain(read.column(name)) for name in run[0].key_columns]
+        tables.append(pa.table(keys, names=[f"k{at}" for at in range(len(keys))]))
+        gone.append(read.column(OP).to_numpy() == TOMBSTONE if run[0].is_delta else np.zeros(len(read), bool))
+        counts += [one.rows for one in run] if len(run) > 1 else [len(read)]
+    whole = pl.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
+    if not isinstance(whole, pl.DataFrame):
+        raise TypeError("a table of keys")
+    flags = np.concatenate(gone)
+    if sum(counts) != len(flags):
+        raise ValueError("inlined files have more or fewer rows than their entries say")
+    return whole, flags, counts
+
+
+def _alike(file: KeyFile) -> Hashable:
+    """The same for inlined files that can be read as one."""
+    return (file.key_columns, file.is_delta, head_of(file.content)) if file.content else file.at
+
+
+def _read_each(runs: Sequence[Sequence[KeyFile]]) -> Iterable[pa.Table]:
+    """The key columns of each file, or of inlined ones together, and the tombstones; from an object store at once."""
+    if any(not is_local(storage(run[0].path)[0]) for run in runs if not run[0].content):
+        return in_threads(_read_keys_of, runs)
+    return map(_read_keys_of, runs)
+
+
+def _read_keys_of(run: Sequence[KeyFile]) -> pa.Table:
+    file = run[0]
+    names = [*file.key_columns, *([OP] if file.is_delta else [])]
+    if file.content:
+        return rows_in(joined([one.content for one in run])).select(names)
+    lake, path = storage(file.path)
+    with open_to_read(lake, path) as stream:
+        opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", binary_type=pa.binary_view())
+        return opened.read(columns=names, use_threads=False)  # tasks run side by side as it is
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """One type per column for files of different writers."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us"))
+    if pa.types.is_dictionary(kind):
+        return _plain(column.cast(kind.value_type))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):  # of inlined rows
+        return column.cast(pa.string_view())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return column.cast(pa.binary_view())
+    return column

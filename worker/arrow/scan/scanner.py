@@ -1,0 +1,173 @@
+"""Rows of a table for programs without Spark: as Arrow, pandas, polars, DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
+
+import pyarrow as pa
+
+from worker.arrow.expressions.conditions import Predicate
+from worker.base.errors import InputError
+from worker.commit.noted_reads import ReadSource, note
+from worker.connection.pins import PinnedVersion
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+BATCH_BYTES: Final = 8 << 20
+WHOLE: Final = float("inf")
+
+
+class Asked(TypedDict, total=False):
+    """What is read: columns and rows of one version, or the changes between two."""
+
+    columns: Sequence[str] | None
+    where: str | None
+    limit: int | None
+    version: int | None
+    timestamp: Any
+    commits_ago: int | None
+    tag: str | None
+    since: Any
+    until: Any
+    mode: str
+
+
+class Rows(Protocol):
+    """Rows that can be read again and again."""
+
+    schema: pa.Schema
+
+    def tables(self, columns: Sequence[str], where: Predicate | None, memory_bytes: float) -> Iterator[pa.Table]: ...
+
+    def count(self, where: Predicate | None) -> int: ...
+
+
+@dataclass(frozen=True)
+class ArrowScan:
+    """Rows that a program asked for. Nothing is read before it is used; each use reads the same rows again.
+
+    to_arrow, to_batches, to_pandas, to_polars, to_lazy_polars, to_duckdb, count
+
+    Whatever takes Arrow streams takes it as it is: `polars.DataFrame(scan)`, `pyarrow.table(scan)`, and in DuckDB
+    `SELECT … FROM scan`. The version stays readable while the scan, or a reader of it, is in use.
+    """
+
+    rows: Rows
+    pinned: tuple[PinnedVersion, ...]
+    columns: tuple[str, ...]
+    where: Predicate | None = None
+    limit: int | None = None
+    source: ReadSource | None = None  # None: a version that somebody named, whose rows stay what they are
+    anew: Callable[[], ArrowScan] | None = None  # the same of the newest version
+
+    @property
+    def version(self) -> int:
+        """The version that is read; of changes, the last one."""
+        return self.pinned[-1].version
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([self.rows.schema.field(name) for name in self.columns])
+
+    def __repr__(self) -> str:
+        return f"ArrowScan(version {self.version}, {', '.join(self.columns)})"
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a table."""
+        memory_bytes = WHOLE if self.limit is None else BATCH_BYTES
+        parts = list(self._tables(self.columns, self.where, self.limit, memory_bytes))
+        return pa.concat_tables(parts) if parts else self.schema.empty_table()
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows one batch after the other: a few batches are in memory at a time."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """All rows; the options are those of `pyarrow.Table.to_pandas`."""
+        rows = self.to_arrow()
+        try:
+            return rows.to_pandas(**options)
+        except ModuleNotFoundError as error:  # the rest does without it
+            raise InputError("PANDAS_MISSING", "to_pandas needs pandas: pip install pandas") from error
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows."""
+        from worker.arrow.scan import polars_frames  # noqa: PLC0415 - polars is loaded where it is wanted
+
+        return polars_frames.frame(self.to_arrow())
+
+    def to_lazy_polars(self) -> pl.LazyFrame:
+        """A lazy frame, which reads the columns and rows that its query needs."""
+        from worker.arrow.scan import polars_frames  # noqa: PLC0415 - likewise
+
+        return polars_frames.lazy(self.schema, self._pushed)
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+        """A relation of DuckDB, which reads the columns and rows that its query needs."""
+        rows = self.to_lazy_polars()  # noqa: F841 - DuckDB finds it by its name
+        return connection.sql("FROM rows")
+
+    def count(self) -> int:
+        """The number of rows, without reading more than that takes."""
+        if self.limit is not None:
+            return sum(len(one) for one in self._tables(self.columns[:1], self.where, self.limit, BATCH_BYTES))
+        note(self.source, self.where)
+        return self.rows.count(self.where)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for rows in self._tables(self.columns, self.where, self.limit, BATCH_BYTES):
+            for batch in rows.to_batches():
+                yield batch
+                note(self.source, self.where)  # the rest may be a write's
+
+    def _pushed(self, columns: Sequence[str], where: Predicate | None, limit: int | None) -> Iterator[pa.Table]:
+        both = [one for one in (self.where, where) if one is not None]
+        limits = [one for one in (self.limit, limit) if one is not None]
+        return self._tables(columns, all_of(both), min(limits, default=None), BATCH_BYTES)
+
+    def _tables(
+        self, columns: Sequence[str], where: Predicate | None, limit: int | None, memory_bytes: float
+    ) -> Iterator[pa.Table]:
+        note(self.source, where)
+        left = limit
+        for found in self.rows.tables(columns, where, memory_bytes):
+            rows = found if left is None else found.slice(0, left)
+            if left is not None:
+                left -= len(rows)
+            if len(rows):
+                yield rows
+                note(self.source, where)
+            if left == 0:
+                return
+
+
+def all_of(parts: Sequence[Predicate]) -> Predicate | None:
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    found = Predicate()
+    found.all_of.operands.extend(parts)
+    return found
+
+
+def named_columns(wanted: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns asked for, found whatever their case; all without any."""
+    if wanted is None:
+        return tuple(schema.names)
+    known = {name.lower(): name for name in schema.names}
+    if isinstance(wanted, str) or not wanted:
+        raise InputError("COLUMNS_INVALID", f"columns is a list of names, not {wanted!r}")
+    missing = [name for name in wanted if name.lower() not in known]
+    if missing:
+        raise InputError("COLUMN_UNKNOWN", f"there is no column {missing[0]}; there are {', '.join(schema.names)}")
+    found = tuple(known[name.lower()] for name in wanted)
+    if len(set(found)) < len(found):
+        raise InputError("COLUMN_TWICE", f"columns names one twice: {', '.join(wanted)}")
+    return found

@@ -1,0 +1,346 @@
+"""The rows of one version, read by threads of this process: Parquet to Arrow, without Spark.
+
+Each source is a file, or a bucket of a primary-key table in which newer rows hide older ones. What a reader doesn't
+need isn't read: other partitions and files by the service's plan, other buckets by the hash of the key, other row
+groups by their bounds, other columns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate, groupby, islice
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.expressions.conditions import Predicate, columns_in, conjuncts, expression
+from worker.arrow.scan.deleted_row_ids import with_hidden_ids
+from worker.arrow.scan.file_rows import InputFile, RowGroups, input_file, read_tables
+from worker.arrow.scan.inlined_rows import head_of, joined
+from worker.arrow.scan.key_buckets import buckets_of
+from worker.arrow.scan.late_materialization import read_chosen
+from worker.arrow.scan.plans import PinnedPlan, entries_of
+from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.base.in_parallel import Source, in_parallel
+from worker.base.schema import OP, ROW_ID, TOMBSTONE
+from worker.connection.table_view import TableView
+from worker.files.arrow_types import arrow_schema, column_field
+from worker.files.file_identity import ScannedFile
+from worker.files.position_blocks import Numbers, Positions, positions_of
+from worker.files.storage import is_local, storage
+
+REMOTE_THREADS: Final = 16
+ITEMS_AHEAD: Final = 2
+INLINED_AT_ONCE: Final = 1_000
+ENTRIES_UNPRUNED: Final = 8  # so few are opened sooner than the service says which of them a condition rules out
+PLACE: Final = "_laketx_place"
+T = TypeVar("T")
+
+NOTHING: Final[Positions] = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class FileToRead:
+    """A file, the positions of its hidden rows, and whether tombstones are still among the others."""
+
+    file: InputFile
+    hidden: Positions = field(default_factory=lambda: NOTHING)
+    has_tombstones: bool = False
+    is_current: bool = False  # its names mean what they mean in the table
+
+
+class VersionRows:
+    """The rows of a table at the version of the view's schema. Reading twice gives the same rows.
+
+    `planned` spares the first read its plan, if that has the same condition, or a narrower one and the entries are few.
+    """
+
+    def __init__(self, table: TableView, version: int, planned: PinnedPlan | None = None) -> None:
+        self._table = table
+        self._version = version
+        self._planned = planned
+        self._written = WrittenSchemas(table)
+        self._stored = arrow_schema(table.meta, with_op=True, with_row_id=True)
+        self.schema = shown_schema(table)
+
+    def tables(self, columns: Sequence[str], where: Predicate | None, memory_bytes: float) -> Iterator[pa.Table]:
+        """The rows for which the condition is true, in parts; none is larger than about that."""
+        shown = pa.schema([self.schema.field(name) for name in columns])
+
+        def read(one: FileToRead) -> Iterator[pa.Table]:
+            for rows in self.visible(one, columns, where, memory_bytes):
+                yield _as_shown(rows.select(list(columns)), shown)
+
+        sources = [partial(_each, read, source) for source in self._sources(where)]
+        return in_parallel(sources, self._threads(), ITEMS_AHEAD if memory_bytes < float("inf") else 0)
+
+    def visit(
+        self,
+        entries: Sequence[common_pb2.LiveEntry],
+        read: Callable[[FileToRead], Iterable[T]],
+        where: Predicate | None,
+    ) -> Iterator[T]:
+        """What `read` finds in the files of a snapshot's entries, file by file, read by several threads."""
+        sources = [partial(_each, read, source) for source in self.sources(entries, where)]
+        return in_parallel(sources, self._threads(), ITEMS_AHEAD)
+
+    def empty(self, columns: Sequence[str]) -> pa.Table:
+        """No rows, with these columns."""
+        return pa.schema([self.schema.field(name) for name in columns]).empty_table()
+
+    def count(self, where: Predicate | None) -> int:
+        """The number of rows for which the condition is true."""
+        if where is not None and not columns_in(where):  # it is TRUE or FALSE of all
+            no_row = pa.table({PLACE: [0]}).filter(expression(where, pa.schema([])))
+            return self.count(None) if len(no_row) else 0
+
+        def count_in(one: FileToRead) -> Iterator[int]:
+            if where is None and not one.has_tombstones and one.file.hidden is None:
+                yield one.file.rows - len(one.hidden)
+                return
+            for rows in self.visible(one, [], where, float("inf")):
+                yield len(rows)
+
+        sources = [partial(_each, count_in, source) for source in self._sources(where)]
+        return sum(in_parallel(sources, self._threads(), 0))
+
+    def _threads(self) -> int:
+        files, _ = storage(self._table.folder)
+        return len(os.sched_getaffinity(0)) if is_local(files) else REMOTE_THREADS
+
+    # -- what is read
+
+    def _sources(self, where: Predicate | None) -> list[Source[FileToRead]]:
+        entries = self._entries(where)
+        if self._table.meta.primary_key:
+            return self._keyed(_files(entries), where, self._merged_together)
+        return self._together(self._appended_files(entries))
+
+    def _entries(self, where: Predicate | None) -> list[common_pb2.LiveEntry]:
+        planned, self._planned = self._planned, None  # large tables have many: they are not kept
+        if planned is not None and planned.is_whole and _serves(planned, where):
+            return planned.entries
+        return entries_of(self._table, self._version, where)
+
+    def sources(
+        self, entries: Sequence[common_pb2.LiveEntry], where: Predicate | None = None
+    ) -> list[Source[FileToRead]]:
+        """The files to read for the entries of a snapshot."""
+        if self._table.meta.primary_key:
+            return self._keyed(_files(entries), where, self._merged)
+        return [partial(iter, [self._appended(one)]) for one in self._appended_files(entries)]
+
+    def _appended_files(self, entries: Sequence[common_pb2.LiveEntry]) -> list[ScannedFile]:
+        files = _files(entries)
+        if len(files) == len(entries):
+            return files
+        sets = [one for one in entries if one.HasField("delete_set")]
+        return list(with_hidden_ids(self._table, files, sets))
+
+    def _together(self, files: Sequence[ScannedFile]) -> list[Source[FileToRead]]:
+        """The files to read. Inlined ones with nothing hidden are joined, so where each begins is not known."""
+        alone: list[ScannedFile] = []
+        groups: dict[tuple[int, bool], list[ScannedFile]] = defaultdict(list)
+        for one in files:
+            file = one.file
+            group = groups[file.schema_version, file.carries_row_ids]
+            (group if file.inlined and one.hidden is None else alone).append(one)
+        found: list[Source[FileToRead]] = [partial(iter, [self._appended(one)]) for one in alone]
+        return found + [
+            partial(self._joined, group[begin : begin + INLINED_AT_ONCE])
+            for group in groups.values()
+            for begin in range(0, len(group), INLINED_AT_ONCE)
+        ]
+
+    def _joined(self, files: Sequence[ScannedFile]) -> Iterator[FileToRead]:
+        first = self._appended(files[0])
+        content = joined([one.file.content for one in files])
+        yield replace(first, file=replace(first.file, rows=sum(one.file.rows for one in files), content=content))
+
+    def _appended(self, one: ScannedFile) -> FileToRead:
+        found = FileToRead(self._input(one), is_current=self._is_current(one))
+        if one.hidden is None or one.file.carries_row_ids:
+            return found
+        positions = positions_of(one.hidden) - np.uint64(one.file.first_row_id)
+        return replace(found, file=replace(found.file, hidden=None), hidden=positions)
+
+    def _keyed(
+        self,
+        files: Sequence[ScannedFile],
+        where: Predicate | None,
+        merged: Callable[[list[ScannedFile]], Iterator[FileToRead]],
+    ) -> list[Source[FileToRead]]:
+        from worker.arrow.scan.key_merge import by_bucket  # noqa: PLC0415 - polars is loaded where keys are merged
+
+        buckets = None if where is None else buckets_of(self._table.meta, where)
+        if buckets is not None:
+            files = [one for one in files if one.file.bucket in buckets]
+        clean, dirty = by_bucket(files)
+        found: list[Source[FileToRead]] = [partial(merged, bucket) for bucket in dirty]
+        return found + [partial(iter, [self._clean(one)]) for one in clean]
+
+    def _clean(self, one: ScannedFile) -> FileToRead:
+        is_delta = one.file.kind == common_pb2.FILE_KIND_DELTA
+        return FileToRead(self._input(one), has_tombstones=is_delta, is_current=self._is_current(one))
+
+    def _merged(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
+        from worker.arrow.scan.key_merge import bucket_to_merge, hidden_in  # noqa: PLC0415 - likewise
+
+        numbers = {id(one): at for at, one in enumerate(files)}
+        bucket = bucket_to_merge(self._table, self._written, files, lambda one: numbers[id(one)])
+        for at, hidden in hidden_in(bucket):
+            one = files[at]
+            if len(hidden) < one.file.rows:
+                yield FileToRead(self._input(one), hidden, is_current=self._is_current(one))
+
+    def _merged_together(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
+        """The same; inlined files that follow each other are joined, so where each begins is not known."""
+        for alike, run in groupby(self._merged(files), _alike):
+            while group := list(islice(run, 1 if alike is None else INLINED_AT_ONCE)):
+                yield group[0] if len(group) == 1 else _as_one(group)
+
+    def _input(self, one: ScannedFile) -> InputFile:
+        return input_file(self._table, self._written, one.file, one.data_version, one.hidden)
+
+    def _is_current(self, one: ScannedFile) -> bool:
+        return not one.file.external and one.file.schema_version == self._table.meta.schema_version
+
+    # -- the rows of a file
+
+    def visible(
+        self, one: FileToRead, columns: Sequence[str], where: Predicate | None, memory_bytes: float
+    ) -> Iterator[pa.Table]:
+        """The visible rows for which the condition is true, with at least these columns."""
+        names = dict.fromkeys([*columns, *(columns_in(where) if where is not None else ())])
+        names |= dict.fromkeys([OP] if one.has_tombstones else []) | dict.fromkeys([ROW_ID] if one.file.hidden else [])
+        wanted = pa.schema([self._stored.field(name) for name in names])
+        groups = self._row_groups(one, where)
+        if where is None:
+            for at, rows in read_tables(one.file, wanted, memory_bytes, groups):
+                hidden = _hidden_flags(one, rows, at)
+                yield rows if hidden is None else rows.filter(pa.array(~hidden))
+            return
+        first = {*columns_in(where), *([OP] if one.has_tombstones else []), *([ROW_ID] if one.file.hidden else [])}
+        condition = expression(where, wanted)
+
+        def chosen(rows: pa.Table, at: int) -> Numbers:
+            return _chosen(rows, _hidden_flags(one, rows, at), condition)
+
+        yield from read_chosen(one.file, wanted, first, chosen, memory_bytes, groups)
+
+    def _row_groups(self, one: FileToRead, where: Predicate | None) -> RowGroups | None:
+        """Excludes row groups by their bounds. Those of floats say nothing of NaN."""
+        if where is None or not one.is_current:
+            return None
+        parts = [part for part in conjuncts(where) if self._has_bounds(part)]
+        if not parts:
+            return None
+        condition = expression(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=parts)), self._stored)
+        from pyarrow import dataset  # noqa: PLC0415 - it loads pandas
+
+        def may_match(stream: Any, opened: Any) -> list[int]:
+            if opened.num_row_groups == 1:  # its bounds are the file's, which the service knows
+                return [0]
+            fragment = dataset.ParquetFileFormat().make_fragment(stream)
+            return [group.id for group in fragment.subset(condition, schema=self.schema).row_groups]
+
+        return may_match
+
+    def _has_bounds(self, part: Predicate) -> bool:
+        kinds = [self._stored.field(name).type for name in columns_in(part)]
+        return bool(kinds) and not any(pa.types.is_floating(kind) or pa.types.is_nested(kind) for kind in kinds)
+
+
+def _serves(planned: PinnedPlan, where: Predicate | None) -> bool:
+    """Whether the entries of a plan are those that a condition needs, with few others."""
+    if planned.predicate == where:
+        return True
+    if where is None or len(planned.entries) > ENTRIES_UNPRUNED:
+        return False
+    wanted = list(conjuncts(where))
+    return planned.predicate is None or all(one in wanted for one in conjuncts(planned.predicate))
+
+
+def _files(entries: Iterable[common_pb2.LiveEntry]) -> list[ScannedFile]:
+    return [ScannedFile(one.file, one.data_version) for one in entries if one.HasField("file")]
+
+
+def _alike(one: FileToRead) -> tuple[Hashable, ...] | None:
+    """The same for inlined files that can be read as one; None for others."""
+    file = one.file
+    same = (file.is_delta, file.carries_row_ids, one.is_current, one.has_tombstones)
+    return (*same, head_of(file.content)) if file.content else None
+
+
+def _as_one(group: Sequence[FileToRead]) -> FileToRead:
+    """Inlined files as one, with their hidden rows."""
+    rows = [one.file.rows for one in group]
+    begins = accumulate(rows, initial=0)
+    hidden = np.concatenate([one.hidden + np.uint64(at) for one, at in zip(group, begins, strict=False)])
+    content = joined([one.file.content for one in group])
+    return replace(group[0], file=replace(group[0].file, rows=sum(rows), content=content), hidden=hidden)
+
+
+def _each(read: Callable[[FileToRead], Iterable[Any]], source: Source[FileToRead]) -> Iterator[Any]:
+    for one in source():
+        yield from read(one)
+
+
+def _as_shown(rows: pa.Table, shown: pa.Schema) -> pa.Table:
+    """The rows in the schema that readers see. A cast loads pyarrow.compute, also where there is nothing to do."""
+    fits = all(
+        column.type.equals(field.type, check_metadata=True) and (field.nullable or not column.null_count)
+        for column, field in zip(rows.columns, shown, strict=True)
+    )
+    return pa.table(rows.columns, schema=shown) if fits else rows.cast(shown)
+
+
+def _hidden_flags(one: FileToRead, rows: pa.Table, at: int) -> Any:
+    """Which of the rows are hidden; None: none of them."""
+    found = None
+    begin, end = np.searchsorted(one.hidden, np.array([at, at + len(rows)], np.uint64))
+    if end > begin:
+        found = np.zeros(len(rows), bool)
+        found[one.hidden[begin:end] - np.uint64(at)] = True
+    if one.has_tombstones:
+        gone = rows.column(OP).to_numpy() == TOMBSTONE
+        found = gone if found is None else found | gone
+    if one.file.hidden is not None:
+        ids = rows.column(ROW_ID).to_numpy().view(np.uint64)
+        gone = np.isin(ids, positions_of(one.file.hidden))
+        found = gone if found is None else found | gone
+    return found if found is not None and found.any() else None
+
+
+def _chosen(rows: pa.Table, hidden: Any, condition: Any) -> Numbers:
+    """The places of the visible rows for which the condition is true."""
+    placed = rows.append_column(PLACE, pa.array(np.arange(len(rows))))
+    places: Numbers = placed.filter(condition).column(PLACE).to_numpy()
+    return places if hidden is None else places[~hidden[places]]
+
+
+def shown_schema(table: TableView) -> pa.Schema:
+    """The table's columns, as its readers see them."""
+    return columns_schema(table.meta)
+
+
+def columns_schema(meta: catalog_pb2.Table) -> pa.Schema:
+    """Likewise, of the service's answer."""
+    return pa.schema([pa.field(one.name, plain(column_field(one).type), one.nullable) for one in meta.columns])
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type without field ids."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, plain(one.type), one.nullable) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", plain(kind.value_type)))
+    return kind

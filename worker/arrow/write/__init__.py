@@ -1,0 +1,1 @@
+"""Writes of rows in Arrow: append, upsert, UPDATE, DELETE, MERGE, OVERWRITE."""

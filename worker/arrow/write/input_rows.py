@@ -1,0 +1,274 @@
+"""Rows as Arrow, checked and cast to a table's shape.
+
+Columns are matched by name, whatever their case. Casts lose nothing: a value that would change is refused.
+
+    int -> bigint, float -> double, date -> timestamp_ntz, int -> decimal(20,0)    wider
+    1.0 -> int, bigint 7 -> int, timestamp in ns -> in us                          if the value stays what it is
+    2026-11-01 00:00 -> date, 0.1 -> float (the nearest, but not in a key)
+    text -> int, a time without a zone -> timestamp                                refused
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from metaservice.shared.column_types import Array, Map, Struct, Type, read_type
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.base.schema import RESERVED, exact_names
+from worker.base.values import python_value, wire_value
+from worker.files.arrow_types import DIGITS_MAX, arrow_schema, column_field, nested
+
+CONSTANT: Final = re.compile(r"([+-]?\d+(?:\.\d+)?|'[^'\\]*'|true|false)\Z", re.IGNORECASE)
+NUMBERS: Final[Sequence[Callable[[pa.DataType], bool]]] = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+)
+
+
+def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
+    """The rows in the table's order and types; a missing column gets its default, or NULL."""
+    check_names(rows.column_names, meta)
+    check_all_there(rows.column_names, meta)
+    given = {name.lower(): at for at, name in enumerate(rows.column_names)}
+    schema = arrow_schema(meta)
+    exact = exact_names(meta)
+    columns = []
+    for column, field in zip(meta.columns, schema, strict=True):
+        at = given.get(column.name.lower())
+        if at is None:
+            columns.append(pa.chunked_array([pa.repeat(default_of(column, field.type), len(rows))]))
+        else:
+            target = Target(field.type, column.name, meta.name, is_exact=column.name in exact)
+            columns.append(column_as(rows.column(at), target))
+            check_not_null(columns[-1], _kind_of(column.type), column.nullable, column.name, meta.name)
+    return pa.table(columns, schema=schema)
+
+
+_kind_of: Final = lru_cache(maxsize=1 << 10)(read_type)  # small writes ask for the same ones again and again
+
+
+def check_names(names: Sequence[str], meta: catalog_pb2.Table) -> None:
+    known = {column.name.lower() for column in meta.columns}
+    lower = [name.lower() for name in names]
+    for name in names:
+        if name.lower() not in known:
+            hint = "" if name in RESERVED else "; add_columns() adds it"
+            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}{hint}")
+        if lower.count(name.lower()) > 1:
+            raise InputError("COLUMN_TWICE", f"the rows have {name} twice")
+
+
+def check_all_there(names: Sequence[str], meta: catalog_pb2.Table) -> None:
+    lower = {name.lower() for name in names}
+    for column in meta.columns:
+        needs = column.name in meta.partition_columns or not (column.nullable or column.default_sql)
+        if column.name.lower() not in lower and needs:
+            raise InputError("COLUMN_MISSING", f"the rows lack {column.name}, which {meta.name} requires")
+
+
+def default_of(column: catalog_pb2.Column, kind: pa.DataType) -> pa.Scalar:
+    """The default of a column, if it is a plain constant; what has to be computed needs Spark."""
+    text = column.default_sql.strip()
+    if not text or text.lower() == "null":
+        return pa.scalar(None, kind)
+    try:
+        is_text = text.startswith("'")  # of a number or a truth Spark makes the text
+        if CONSTANT.match(text) is not None and (is_text or column.type != "string"):
+            return pa.scalar(python_value(wire_value(text.strip("'"), column.type)), kind)
+    except InputError:
+        pass  # Spark would cast it
+    raise InputError(
+        "COLUMN_MISSING", f"the default of {column.name} is computed by Spark ({text}): give the column in the rows"
+    )
+
+
+def is_constant(column: catalog_pb2.Column) -> bool:
+    """Whether its default needs no Spark: there is none, or it is a plain constant of the column's type."""
+    try:
+        default_of(column, column_field(column).type)
+    except (InputError, pa.ArrowException):
+        return False
+    return True
+
+
+# -- casts -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where values go: a type, the path of a column or of a part of it, and its table.
+
+    Values that are exact don't change at all; others become the nearest `float` or `double`, as 0.1 does.
+    """
+
+    type: pa.DataType
+    path: str
+    table: str
+    is_exact: bool = False
+
+    def below(self, name: str, kind: pa.DataType) -> Target:
+        return replace(self, type=kind, path=f"{self.path}.{name}")
+
+    def below_element(self) -> Target:
+        return self.below("element", self.type.value_type)
+
+
+def misfit(reason: str, target: Target, given: str, why: str = "") -> InputError:
+    """The refusal of a value or of a column of values, in one sentence for all kinds of rows."""
+    there = f"{target.type}, its type in {target.table}"
+    said = {
+        "CAST_LOSSY": f"a value of {target.path} ({given}) would change as {there}",
+        "SCHEMA_MISMATCH": f"the rows don't fit {target.table}: {target.path} is {target.type} there, "
+        f"and {given} in the rows",
+        "VALUE_INVALID": f"a value of {target.path} ({given}) can't be {there}",
+    }
+    return InputError(reason, said[reason] + (f": {why}" if why else ""))
+
+
+def column_as(column: pa.ChunkedArray, target: Target) -> pa.ChunkedArray:
+    """The column as what is wanted; refused if a value of it would change."""
+    if column.type.equals(target.type, check_metadata=True):  # with the table's ids of fields, not another's
+        return column
+    _check_type(column.type, target)
+    try:
+        chunks = [_cast(chunk.cast(plain_type(chunk.type)), target.type, target.is_exact) for chunk in column.chunks]
+        return pa.chunked_array(chunks, target.type)
+    except (pa.ArrowInvalid, ArithmeticError, ValueError) as error:
+        raise misfit("CAST_LOSSY", target, str(column.type), str(error)) from error
+
+
+def _cast(array: Any, wanted: pa.DataType, is_exact: bool) -> Any:
+    if pa.types.is_nested(wanted):
+        return nested(array, wanted, cast=lambda part, kind: _cast(part, kind, is_exact))
+    found = _as(array, wanted)
+    if pa.types.is_floating(wanted):
+        _check_float(array, found, is_exact)
+    elif pa.types.is_date(wanted) and pa.types.is_timestamp(array.type) and not found.cast(array.type).equals(array):
+        raise ValueError("a time of day would be lost")
+    return found
+
+
+def _as(array: Any, wanted: pa.DataType) -> Any:
+    if array.type == wanted:
+        return array
+    if pa.types.is_decimal(wanted) and pa.types.is_floating(array.type):  # by its digits, as Spark does
+        return pa.array([None if one is None else Decimal(repr(one)) for one in array.to_pylist()], wanted)
+    if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):  # Arrow asks for room for every integer
+        return array.cast(pa.decimal128(DIGITS_MAX, 0)).cast(wanted)
+    return array.cast(wanted)
+
+
+def _check_float(given: Any, found: Any, is_exact: bool) -> None:
+    """Checks what Arrow doesn't: that no number became infinite, and, if it must not change at all, that none did."""
+    if pa.types.is_decimal(given.type) and is_exact:
+        if not _as(found, given.type).equals(given):
+            raise ValueError("it is not the same number there")
+    elif pa.types.is_floating(given.type) and given.type != found.type:
+        before, after = (one.cast(pa.float64()).to_numpy(zero_copy_only=False) for one in (given, found))
+        if is_exact and not np.array_equal(before, after, equal_nan=True):
+            raise ValueError("it is not the same number there")
+        if (np.isinf(after) & ~np.isinf(before)).any():
+            raise ValueError("it is out of range")
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type without what is only another form of it."""
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if _is_list(kind):
+        return pa.list_(pa.field("element", plain_type(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, plain_type(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    if _is_text(kind):
+        return pa.string()
+    if _is_bytes(kind):
+        return pa.binary()
+    return kind
+
+
+def _check_type(given: pa.DataType, target: Target) -> None:
+    given, wanted = plain_type(given), target.type
+    if pa.types.is_struct(wanted) and pa.types.is_struct(given):
+        known = {field.name.lower(): field for field in wanted}
+        for one in given:
+            if one.name.lower() not in known:
+                path = f"{target.path}.{one.name}"
+                raise InputError("COLUMN_UNKNOWN", f"{target.table} has no field {path}; add_columns() adds it")
+            _check_type(one.type, target.below(one.name, known[one.name.lower()].type))
+    elif pa.types.is_map(wanted) and pa.types.is_map(given):
+        _check_type(given.key_type, target.below("key", wanted.key_type))
+        _check_type(given.item_type, target.below("value", wanted.item_type))
+    elif pa.types.is_list(wanted) and pa.types.is_list(given):
+        _check_type(given.value_type, target.below_element())
+    elif pa.types.is_date(wanted) and pa.types.is_timestamp(given) and given.tz is not None:
+        raise misfit("CAST_LOSSY", target, str(given), "the day depends on a time zone: cast it yourself")
+    elif not storable(given, wanted):
+        raise misfit("SCHEMA_MISMATCH", target, str(given))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def storable(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of the one type may be stored as the other, if none of them changes."""
+    if given == wanted or pa.types.is_null(given):
+        return True
+    if any(fits(given) for fits in NUMBERS):
+        return any(fits(wanted) for fits in NUMBERS)
+    if pa.types.is_timestamp(given) and pa.types.is_date(wanted):
+        return given.tz is None
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if pa.types.is_date(given):
+        return bool(pa.types.is_date(wanted) or (pa.types.is_timestamp(wanted) and wanted.tz is None))
+    return (_is_text(given) and _is_text(wanted)) or (_is_bytes(given) and _is_bytes(wanted))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    is_plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(is_plain or pa.types.is_fixed_size_binary(kind))
+
+
+# -- NOT NULL ----------------------------------------------------------------------------------------------------------
+
+
+def check_not_null(values: pa.ChunkedArray, kind: Type, nullable: bool, path: str, table: str) -> None:
+    for chunk in values.chunks:
+        for where in _missing(chunk, kind, nullable, path):
+            raise InputError("NULL_NOT_ALLOWED", f"a row has NULL in {where}, which is NOT NULL in {table}")
+
+
+def _missing(array: Any, kind: Type, nullable: bool, path: str) -> Iterator[str]:
+    """The paths that have NULL and must not."""
+    if not nullable and array.null_count:
+        yield path
+    match kind:
+        case Struct(fields):
+            known = array.filter(array.is_valid()) if array.null_count else array
+            for at, one in enumerate(fields):
+                yield from _missing(known.field(at), one.kind, one.nullable, f"{path}.{one.name}")
+        case Array(element):
+            yield from _missing(array.flatten(), element, True, f"{path}.element")
+        case Map(key, value):
+            known = array.filter(array.is_valid()) if array.null_count else array
+            yield from _missing(known.keys, key, False, f"{path}.key")
+            yield from _missing(known.items, value, True, f"{path}.value")
+        case _:
+            return

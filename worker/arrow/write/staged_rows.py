@@ -1,0 +1,89 @@
+"""Rows in Arrow in the shape of a table become its files: appended, or by key with what each row does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.write.partition_files import write_parts
+from worker.arrow.write.row_level import key_sets
+from worker.base.errors import InputError
+from worker.base.schema import OP, PART, TOMBSTONE
+from worker.commit.stages import Stage, Staged
+from worker.files.arrow_types import arrow_schema
+from worker.files.bucket_hash import row_buckets
+
+GROUP: Final = "_laketx_group"
+
+
+def write_rows(stage: Stage, rows: pa.Table, name: str, *, may_inline: bool) -> list[common_pb2.DataFile]:
+    """Writes rows of an append table, with `_row_id` if they keep their ids: a file for each partition."""
+    placed = rows
+    if stage.meta.partition_columns and len(rows):
+        placed = rows.append_column(PART, pa.array(partition_groups(rows, stage.meta)))
+    return write_parts(stage, placed, name, common_pb2.FILE_KIND_UNSPECIFIED, may_inline=may_inline)
+
+
+def write_keyed(stage: Stage, rows: pa.Table, *, is_base: bool) -> Staged:
+    """Writes rows of a primary-key table, with `_op` unless they are base files: one for each place."""
+    meta = stage.meta
+    if not len(rows):
+        return Staged()
+    buckets = row_buckets([rows.column(name) for name in meta.primary_key], meta.buckets)
+    places = pa.array(buckets.astype(np.int32))
+    if meta.partition_columns:
+        groups = partition_groups(rows, meta)
+        places = pa.array([f"{bucket}-{group}" for bucket, group in zip(buckets.tolist(), groups, strict=True)])
+    kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
+    files = write_parts(stage, rows.append_column(PART, places), stage.next_name(), kind, may_inline=not is_base)
+    return Staged(files=files, key_sets=[] if is_base else key_sets(meta, stage.table_folder, files))
+
+
+def tombstone_columns(meta: catalog_pb2.Table) -> set[str]:
+    """The columns that a tombstone has: the key, the partition, and those that are NOT NULL."""
+    return {*meta.primary_key, *meta.partition_columns, *[one.name for one in meta.columns if not one.nullable]}
+
+
+def tombstones(meta: catalog_pb2.Table, rows: pa.Table) -> pa.Table:
+    """The tombstones of these rows, which have at least those columns; other columns are NULL."""
+    kept = tombstone_columns(meta)
+    schema = arrow_schema(meta)
+    columns = [
+        rows.column(field.name).cast(field.type) if field.name in kept else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return with_op(pa.table(columns, schema=schema), TOMBSTONE)
+
+
+def partition_groups(rows: pa.Table, meta: catalog_pb2.Table) -> list[str]:
+    """A text for each row, the same for the rows of a partition."""
+    keys = frame_of(rows.select(list(meta.partition_columns)))
+    known = keys.unique(maintain_order=True).with_row_index(GROUP)
+    found = keys.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
+    return found[GROUP].cast(pl.String).to_list()
+
+
+def check_keys(rows: pa.Table, meta: catalog_pb2.Table, if_twice: str = "give it once") -> None:
+    """Checks that each key stands once in the rows; the text of the error ends with the solution."""
+    names = list(dict.fromkeys([*meta.partition_columns, *meta.primary_key]))
+    keys = frame_of(rows.select(names))
+    twice = keys.filter(keys.is_duplicated())
+    if len(twice):
+        key = {name: twice[name][0] for name in meta.primary_key}
+        raise InputError("KEY_TWICE", f"the key {key} appears twice in the rows written to {meta.name}; {if_twice}")
+
+
+def with_op(rows: pa.Table, op: int) -> pa.Table:
+    """The rows with what they do to those of their keys."""
+    return rows.append_column(pa.field(OP, pa.int8()), pa.array(np.full(len(rows), op, np.int8)))
+
+
+def frame_of(rows: pa.Table) -> pl.DataFrame:
+    """The rows as a DataFrame of polars."""
+    found = pl.from_arrow(rows)
+    assert isinstance(found, pl.DataFrame)
+    return found

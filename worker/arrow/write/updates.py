@@ -1,0 +1,354 @@
+"""UPDATE without Spark, and what it shares with MERGE: rows of the table in Arrow, their new images, what is staged.
+
+An append table hides the old rows by their ids and gets images that keep these ids. A primary-key table gets upserts,
+and tombstones for rows that were deleted or left their partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from metaservice.shared.column_types import read_type
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.expressions.conditions import parsed
+from worker.arrow.expressions.errors import NotPlainError
+from worker.arrow.expressions.evaluation import Expression, cast
+from worker.arrow.expressions.parser import Columns, parse_value
+from worker.arrow.scan.plans import entries_of
+from worker.arrow.scan.version_rows import FileToRead, VersionRows
+from worker.arrow.write.input_rows import Target, check_not_null, column_as
+from worker.arrow.write.python_rows import of_dicts
+from worker.arrow.write.staged_rows import check_keys, frame_of, tombstones, with_op, write_keyed, write_rows
+from worker.base.errors import InputError
+from worker.base.schema import FILE, ROW_ID, UPSERT, exact_names
+from worker.base.values import wire_value
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import Write
+from worker.connection.table_view import TableView
+from worker.connection.write_rules import write_rules
+from worker.files.arrow_types import arrow_schema, column_field, in_shape
+from worker.files.delete_sets import delete_sets
+
+PARTITIONS_MAX: Final = common_pb2.LIMIT_PARTITIONS_NAMED  # where rows land; else all
+TRUE: Final = common_pb2.Predicate(literal=True)
+EVERYTHING: Final = common_pb2.Read(predicate=TRUE)
+
+Values = Mapping[str, Callable[[pa.Table], pa.ChunkedArray]]  # by column, in its type
+
+
+def plan_update(table: TableView, settings: Mapping[str, Any], where: str | None) -> Write:
+    """Raises NotPlainError if that needs Spark."""
+    meta = table.meta
+    condition = None if where is None else _parsed(where, meta)
+    values = checked_values(meta, settings, columns_of(meta))
+    read = common_pb2.Read(predicate=condition or TRUE, changes_all=True)
+
+    def stage(stage: Stage) -> Staged:
+        then = table.at(stage.read_version)
+        target = target_rows(then, stage.read_version, condition)
+        images = images_of(meta, target.rows, values, target.rows)
+        return replaced(then, stage, target, Changes(target.rows, np.arange(len(images)), images))
+
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read], needs_spark=False)
+
+
+def _parsed(where: str, meta: catalog_pb2.Table) -> common_pb2.Predicate:
+    try:
+        return parsed(where, meta)
+    except InputError as error:
+        raise NotPlainError(error.reason, str(error).partition(": ")[2]) from error
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def columns_of(meta: catalog_pb2.Table) -> Columns:
+    """The table's columns as expressions name them."""
+    return {(one.name.lower(),): (one.name, column_field(one).type) for one in meta.columns}
+
+
+def checked_values(meta: catalog_pb2.Table, settings: Mapping[str, Any], columns: Columns) -> Values:
+    """What is set, by the table's column names: a text is an expression, anything else the value itself."""
+    if not settings:
+        raise InputError("SETTINGS_EMPTY", "no column is set")
+    found: dict[str, Callable[[pa.Table], pa.ChunkedArray]] = {}
+    for given, value in settings.items():
+        column = named_column(meta, given)
+        if column.name in found:
+            raise InputError("COLUMN_TWICE", f"{given} is set twice")
+        if column.name in meta.primary_key:
+            raise InputError("KEY_SET", f"{column.name} is a key column: delete the row and insert another")
+        found[column.name] = value_of(meta, column, value, columns)
+    return found
+
+
+def named_column(meta: catalog_pb2.Table, given: str) -> catalog_pb2.Column:
+    known = {column.name.lower(): column for column in meta.columns}
+    name = given.strip()
+    column = known.get(name.lower()) or known.get(name.strip("`").lower())
+    if column is None and ("." in name or "`" in name):
+        raise NotPlainError("COLUMN_UNKNOWN", f"{meta.name} has no column {given}; fields of structs are set by Spark")
+    if column is None:
+        raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {given}")
+    return column
+
+
+def value_of(
+    meta: catalog_pb2.Table, column: catalog_pb2.Column, value: Any, columns: Columns
+) -> Callable[[pa.Table], pa.ChunkedArray]:
+    """The value of a column, of an expression or of a Python value, in the column's type."""
+    if isinstance(value, str):
+        return stored(meta, column, parse_value(value, columns), is_whole=True)
+    if type(value).__module__.startswith("pyspark."):
+        raise NotPlainError("VALUE_INVALID", f"the value of {column.name} is a Column of Spark")
+    [constant] = of_dicts([{column.name: value}], meta).columns
+    kind = column_field(column).type
+    if pa.types.is_struct(kind) and isinstance(value, Mapping):
+        lacking = {field.name.lower() for field in kind} - {str(name).lower() for name in value}
+        if lacking:
+            raise _lacks(column.name, f"{column.name}.{min(lacking)}")
+    check_not_null(constant, read_type(column.type), column.nullable, column.name, meta.name)
+    return lambda rows: constant.take(pa.array(np.zeros(len(rows), np.int64)))
+
+
+def stored(
+    meta: catalog_pb2.Table, column: catalog_pb2.Column, value: Expression, *, is_whole: bool
+) -> Callable[[pa.Table], pa.ChunkedArray]:
+    """The expression in the column's type; refused if a value would change. `is_whole`: structs have every field."""
+    kind = column_field(column).type
+    target = Target(kind, column.name, meta.name, is_exact=column.name in exact_names(meta))
+    if pa.types.is_floating(kind) and _is_literal_number(value):
+        value = cast(value, kind)  # the nearest number
+    column_as(pa.chunked_array([], value.kind), target)  # the types fit
+    if is_whole:
+        for path in _lacking(value.kind, kind, column.name):
+            raise _lacks(column.name, path)
+
+    def compute(rows: pa.Table) -> pa.ChunkedArray:
+        values = column_as(value.over(rows), target)
+        check_not_null(values, read_type(column.type), column.nullable, column.name, meta.name)
+        return values
+
+    return compute
+
+
+def _is_literal_number(value: Expression) -> bool:
+    return value.literal is not None and (pa.types.is_integer(value.kind) or pa.types.is_decimal(value.kind))
+
+
+def _lacking(given: pa.DataType, wanted: pa.DataType, path: str) -> Iterator[str]:
+    """The fields of structs that a value doesn't have."""
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        known = {field.name.lower(): field for field in given}
+        for field in wanted:
+            if field.name.lower() not in known:
+                yield f"{path}.{field.name}"
+            else:
+                yield from _lacking(known[field.name.lower()].type, field.type, f"{path}.{field.name}")
+    elif pa.types.is_list(given) and pa.types.is_list(wanted):
+        yield from _lacking(given.value_type, wanted.value_type, f"{path}.element")
+    elif pa.types.is_map(given) and pa.types.is_map(wanted):
+        yield from _lacking(given.item_type, wanted.item_type, f"{path}.value")
+
+
+def _lacks(name: str, path: str) -> InputError:
+    return InputError(
+        "COLUMN_MISSING", f"the value of {name} has no field {path}: name every field, or set single fields"
+    )
+
+
+def images_of(meta: catalog_pb2.Table, rows: pa.Table, values: Values, old: pa.Table) -> pa.Table:
+    """The new images of old rows, in the shape of the table's files."""
+    columns = {one.name: values[one.name](rows) if one.name in values else old.column(one.name) for one in meta.columns}
+    names = {column.column_id: column.name for column in meta.columns}
+    return in_shape(pa.table(columns), arrow_schema(meta), names)
+
+
+# -- rows of the table -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TargetRows:
+    """Rows of the table with all columns; in an append table with their ids, and the numbers of their files."""
+
+    rows: pa.Table
+    files: Sequence[common_pb2.DataFile] = ()
+
+
+def target_rows(then: TableView, version: int, condition: common_pb2.Predicate | None) -> TargetRows:
+    """The visible rows for which the condition is true."""
+    meta = then.meta
+    names = [column.name for column in meta.columns]
+    is_literal = condition is not None and condition.WhichOneof("kind") == "literal"
+    where = None if is_literal else condition
+    reader = VersionRows(then, version)
+    is_none = condition is not None and is_literal and not condition.literal
+    if meta.primary_key:
+        parts = () if is_none else reader.tables(names, where, float("inf"))
+        return TargetRows(pa.concat_tables([reader.empty(names), *parts]))
+    entries = [] if is_none else entries_of(then, version, where)
+    files = [one.file for one in entries if one.HasField("file")]
+    numbers = {then.path(file.path): at for at, file in enumerate(files)}
+
+    def chosen(one: FileToRead) -> Iterator[pa.Table]:
+        for rows in reader.visible(one, [*names, ROW_ID], where, float("inf")):
+            number = pa.array(np.full(len(rows), numbers[one.file.path], np.int64))
+            yield rows.select([*names, ROW_ID]).append_column(FILE, number)
+
+    schema = arrow_schema(meta, with_row_id=True).append(pa.field(FILE, pa.int64()))
+    return TargetRows(pa.concat_tables([schema.empty_table(), *reader.visit(entries, chosen, where)]), files)
+
+
+# -- what is staged ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The old rows that go, the images of some of them with their places among these, and rows that are new."""
+
+    before: pa.Table
+    places: np.ndarray[Any, np.dtype[np.int64]]
+    images: pa.Table
+    new: pa.Table | None = None
+
+
+def replaced(
+    then: TableView, stage: Stage, target: TargetRows, changes: Changes, if_twice: str = "give it once"
+) -> Staged:
+    """Stages the changes; `if_twice` is the solution if two rows got one key."""
+    if stage.meta.primary_key:
+        return _replaced_by_key(then, stage, changes, if_twice)
+    found = Staged(delete_sets=delete_sets(stage.table_folder, stage.txn_id, list(_hidden(target, changes.before))))
+    new = () if changes.new is None else (changes.new,)
+    if len(changes.images):
+        ids = changes.before.column(ROW_ID).combine_chunks().take(pa.array(changes.places))
+        moved = _moved(stage.meta, changes)
+        kept = pa.array(ids.to_numpy(zero_copy_only=False), pa.int64(), mask=moved)  # another partition: a new id
+        with_ids = [changes.images.append_column(ROW_ID, kept)]
+        with_ids += [rows.append_column(ROW_ID, pa.nulls(len(rows), pa.int64())) for rows in new]
+        found.files += write_rows(stage, pa.concat_tables(with_ids), stage.next_name(), may_inline=False)
+    elif new and len(new[0]):
+        found.files += write_rows(stage, new[0], stage.next_name(), may_inline=True)
+    return found
+
+
+def _hidden(target: TargetRows, rows: pa.Table) -> Iterator[tuple[common_pb2.DataFile, list[int]]]:
+    numbers, ids = rows.column(FILE).to_numpy(), rows.column(ROW_ID).to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    known, begins = np.unique(numbers[order], return_index=True)
+    for number, found in zip(known.tolist(), np.split(ids[order], begins[1:]), strict=False):
+        yield target.files[number], found.tolist()
+
+
+def _moved(meta: catalog_pb2.Table, changes: Changes) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which images left the partition of their old row."""
+    names = list(meta.partition_columns)
+    moved = np.zeros(len(changes.images), bool)
+    if names:
+        old = frame_of(changes.before.select(names).take(pa.array(changes.places)))
+        new = frame_of(changes.images.select(names))
+        for name in names:
+            moved |= ~old[name].eq_missing(new[name]).to_numpy()
+    return moved
+
+
+def _replaced_by_key(then: TableView, stage: Stage, changes: Changes, if_twice: str) -> Staged:
+    meta = stage.meta
+    looked_at = check_landing(then, stage, changes) if _moved(meta, changes).any() else []
+    after = changes.images if changes.new is None else pa.concat_tables([changes.images, changes.new])
+    check_keys(after, meta, if_twice)
+    names = places_of(meta)
+    places = frame_of(changes.before.select(names)).with_row_index("_laketx_at")
+    left = places.join(frame_of(after.select(names)), on=names, how="anti", nulls_equal=True)["_laketx_at"]
+    gone = changes.before.take(pa.array(left.to_numpy()))
+    staged = write_keyed(stage, pa.concat_tables([with_op(after, UPSERT), tombstones(meta, gone)]), is_base=False)
+    staged.looked_at += looked_at
+    return staged
+
+
+def places_of(meta: catalog_pb2.Table) -> list[str]:
+    """The columns by which rows of a primary-key table are unique."""
+    return list(dict.fromkeys([*meta.partition_columns, *meta.primary_key]))
+
+
+# -- rows that leave their partition -----------------------------------------------------------------------------------
+
+
+def check_landing(then: TableView, stage: Stage, changes: Changes) -> list[common_pb2.Read]:
+    """The reads of the check that no row lands on the key of another one.
+
+    A key that a row leaves is free: two rows can swap their partitions. The check looks at the read version. A later
+    writer of that key conflicts with the move, because both write to the same partition and bucket.
+    """
+    meta = stage.meta
+    names = places_of(meta)
+    here = frame_of(changes.images.select(names))
+    twice = here.filter(here.is_duplicated())
+    if len(twice):
+        count = len(twice.join(twice.head(1), on=names, how="semi", nulls_equal=True))
+        raise _key_exists(meta, twice, f"{count} rows would have that key")
+    moved = here.join(frame_of(changes.before.select(names)), on=names, how="anti", nulls_equal=True)
+    if not len(moved):
+        return []
+    landing = moved.select(list(meta.partition_columns)).unique(maintain_order=True).to_arrow()
+    near = _partitions(meta, landing) if len(landing) <= PARTITIONS_MAX else []
+    reader = VersionRows(then, stage.read_version)
+    condition = None if not near or _has_nan(landing) else any_partition(near)
+    there = frame_of(pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))]))
+    taken = moved.join(there, on=names, how="semi", nulls_equal=True)
+    if len(taken):
+        raise _key_exists(meta, taken, "another row has that key")
+    if not write_rules(meta).counts_key_lookups:
+        return []
+    return [common_pb2.Read(partitions=near) if near else EVERYTHING]
+
+
+def _partitions(meta: catalog_pb2.Table, rows: pa.Table) -> list[common_pb2.Partition]:
+    types = {column.name: column.type for column in meta.columns}
+    return [
+        common_pb2.Partition(
+            values=[
+                common_pb2.PartitionValue(column=name, value=wire_value(value, types[name]))
+                for name, value in row.items()
+            ]
+        )
+        for row in rows.to_pylist()
+    ]
+
+
+def _has_nan(rows: pa.Table) -> bool:
+    floats = [column for column in rows.columns if pa.types.is_floating(column.type)]
+    return any(np.isnan(column.to_numpy()).any() for column in floats)
+
+
+def any_partition(partitions: Sequence[common_pb2.Partition]) -> common_pb2.Predicate:
+    """A condition that is true in these partitions."""
+    places = [
+        common_pb2.Predicate(
+            all_of=common_pb2.PredicateList(operands=[equality(one.column, one.value) for one in partition.values])
+        )
+        for partition in partitions
+    ]
+    return common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=places))
+
+
+def equality(column: str, value: common_pb2.Value) -> common_pb2.Predicate:
+    """The condition that the column has the value, which may be NULL."""
+    if value.WhichOneof("kind") == "null":
+        return common_pb2.Predicate(is_null=common_pb2.IsNull(column=column))
+    compare = common_pb2.Compare(column=column, comparison=common_pb2.COMPARISON_EQUAL, value=value)
+    return common_pb2.Predicate(compare=compare)
+
+
+def _key_exists(meta: catalog_pb2.Table, rows: pl.DataFrame, why: str) -> InputError:
+    row = rows.to_dicts()[0]
+    shown = ", ".join(f"{name}={row[name]}" for name in places_of(meta))
+    return InputError(
+        "KEY_EXISTS", f"no row of {meta.name} can move to {shown}: {why}; delete that one first, or choose another key"
+    )

@@ -1,0 +1,246 @@
+"""Writes without Spark: rows in Arrow are appended, upserted, put in the place of others, or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.expressions.conditions import parsed
+from worker.arrow.scan.plans import entries_of
+from worker.arrow.scan.version_rows import FileToRead, VersionRows
+from worker.arrow.write.inlined_files import are_few
+from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.staged_rows import (
+    GROUP,
+    check_keys,
+    frame_of,
+    tombstone_columns,
+    tombstones,
+    with_op,
+    write_keyed,
+    write_rows,
+)
+from worker.base.errors import InputError
+from worker.base.schema import ROW_ID, UPSERT
+from worker.base.values import partition_key, python_value, wire_value
+from worker.commit.scopes import Partitions, scope_of
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import Write
+from worker.connection.table_view import TableView
+from worker.connection.write_rules import write_rules
+from worker.files.arrow_types import arrow_schema
+from worker.files.delete_sets import delete_sets
+
+FILE_BYTES: Final = 256 << 20  # in memory; a file is a part of it
+KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
+
+Given: TypeAlias = Any  # a Table of Arrow, or batches
+
+
+def plan_append(table: TableView, rows: Given) -> Write:
+    meta = table.meta
+    if meta.primary_key:
+        raise InputError("KEY_PRESENT", f"{meta.name} has a primary key: use upsert")
+    parts = _Parts(rows, meta)
+    return Write(
+        table,
+        common_pb2.OPERATION_INSERT,
+        lambda stage: _append(stage, parts),
+        needs_spark=False,
+        is_one_call=isinstance(rows, pa.Table) and are_few(meta, rows),
+        has_all_columns=isinstance(rows, pa.Table) and rows.num_columns == len(meta.columns),
+    )
+
+
+def plan_upsert(table: TableView, rows: pa.Table) -> Write:
+    meta = table.meta
+    if not meta.primary_key:
+        raise InputError("KEY_MISSING", f"{meta.name} has no primary key: use append")
+    delta = with_op(fitted(rows, meta), UPSERT)
+    check_keys(delta, meta)
+    return Write(
+        table,
+        common_pb2.OPERATION_INSERT,
+        lambda stage: write_keyed(stage, delta, is_base=False),
+        needs_spark=False,
+        is_one_call=not write_rules(meta).wants_keys
+        and are_few(meta, delta),  # one call can't say which keys it writes
+        has_all_columns=rows.num_columns == len(meta.columns),
+    )
+
+
+def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
+    meta = table.meta
+    scope = scope_of(table, where, by_spark=False)
+    named = {partition_key(one) for one in scope.named.partitions}
+    parts = _Parts(rows, meta, scope.named.partitions[0] if isinstance(where, Mapping) else None)
+
+    def stage(stage: Stage) -> Staged:
+        if meta.primary_key:
+            whole = pa.concat_tables([arrow_schema(meta).empty_table(), *parts])
+            check_keys(whole, meta)
+            staged = write_keyed(stage, whole, is_base=True)
+        else:
+            staged = _append(stage, parts)
+        for file in staged.files:
+            if named and partition_key(file.partition) not in named:
+                raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
+        return staged
+
+    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope, needs_spark=False)
+
+
+def plan_delete(table: TableView, where: str) -> Write:
+    return _delete(table, parsed(where, table.meta), None)
+
+
+def plan_delete_keys(table: TableView, keys: pa.Table) -> Write:
+    """The keys are rows of the key columns."""
+    meta = table.meta
+    if not meta.primary_key:
+        raise InputError("KEY_MISSING", f"{meta.name} has no primary key: delete by a condition")
+    columns = {column.name: column for column in meta.columns}
+    wanted = list(dict.fromkeys([*meta.primary_key, *meta.partition_columns]))
+    given = {name.lower(): name for name in keys.column_names}
+    if not set(map(str.lower, meta.primary_key)) <= given.keys() <= set(map(str.lower, wanted)):
+        raise InputError("COLUMN_MISSING", f"keys have {', '.join(wanted)}, not {', '.join(given.values())}")
+    narrow = catalog_pb2.Table(
+        name=meta.name,
+        columns=[columns[name] for name in wanted if name.lower() in given],
+        primary_key=meta.primary_key,
+        properties=meta.properties,
+    )
+    found = fitted(keys, narrow)
+    return _delete(table, _named_keys(found, meta), found)
+
+
+# -- deletes -----------------------------------------------------------------------------------------------------------
+
+
+def _delete(table: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Write:
+    read = common_pb2.Read(predicate=condition, changes_all=True)
+
+    def stage(stage: Stage) -> Staged:
+        then = table.at(stage.read_version)
+        if then.meta.primary_key:
+            return _tombstones(stage, then, condition, keys)
+        return _delete_sets(stage, then, condition)
+
+    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], needs_spark=False)
+
+
+def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Staged:
+    reader = VersionRows(then, stage.read_version)
+    kept = tombstone_columns(then.meta)
+    names = [name for name in reader.schema.names if name in kept]
+    found = pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))])
+    if keys is not None:
+        found = _among(found, keys)
+    return write_keyed(stage, tombstones(then.meta, found), is_base=False)
+
+
+def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate) -> Staged:
+    hidden: list[tuple[common_pb2.DataFile, list[int]]] = []
+    reader = VersionRows(then, stage.read_version)
+    entries = entries_of(then, stage.read_version, condition)
+    files = {then.path(one.file.path): one.file for one in entries if one.HasField("file")}
+
+    def chosen(one: FileToRead) -> Iterator[tuple[str, list[int]]]:
+        for rows in reader.visible(one, [ROW_ID], condition, float("inf")):
+            yield one.file.path, rows.column(ROW_ID).to_pylist()
+
+    for path, found in reader.visit(entries, chosen, condition):
+        if found:
+            hidden.append((files[path], found))
+    return Staged(delete_sets=delete_sets(stage.table_folder, stage.txn_id, hidden))
+
+
+def _named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
+    """A condition that is true for these keys; of many keys it is true for all rows."""
+    if not 0 < len(keys) <= KEYS_NAMED:
+        return common_pb2.Predicate(literal=len(keys) > 0)
+    types = {column.name: column.type for column in meta.columns}
+    if keys.num_columns == 1:
+        [name] = keys.column_names
+        values = [wire_value(one, types[name]) for one in keys.column(0).to_pylist()]
+        return common_pb2.Predicate(in_list=common_pb2.InList(column=name, values=values))
+    parts = []
+    for row in keys.to_pylist():
+        both = [
+            common_pb2.Predicate(
+                compare=common_pb2.Compare(
+                    column=name, comparison=common_pb2.COMPARISON_EQUAL, value=wire_value(value, types[name])
+                )
+            )
+            for name, value in row.items()
+        ]
+        parts.append(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=both)))
+    return common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
+
+
+def _among(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    names = keys.column_names
+    places = frame_of(rows.select(names)).with_row_index(GROUP)
+    near = places.join(frame_of(keys).unique(), on=names, how="semi", nulls_equal=True)[GROUP]
+    return rows.take(pa.array(near.to_numpy()))
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """Rows in the table's shape, part by part; a table's are checked at once, and a stream's as they come."""
+
+    def __init__(self, rows: Given, meta: catalog_pb2.Table, fixed: common_pb2.Partition | None = None) -> None:
+        self._meta = meta
+        self._fixed = fixed
+        self._rows = self._fitted(rows) if isinstance(rows, pa.Table) else rows
+
+    def _fitted(self, rows: pa.Table) -> pa.Table:
+        known = rows if self._fixed is None else _with_fixed_partition(rows, self._meta, self._fixed)
+        return fitted(known, self._meta)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        if isinstance(self._rows, pa.Table):
+            count = max(1, len(self._rows) * FILE_BYTES // max(self._rows.nbytes, 1))
+            if count >= len(self._rows) > 0:
+                yield self._rows
+                return
+            yield from (self._rows.slice(begin, count) for begin in range(0, len(self._rows), count))
+            return
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for batch in self._rows:
+            waiting.append(batch)
+            size += batch.nbytes
+            if size >= FILE_BYTES:
+                yield self._fitted(pa.Table.from_batches(waiting))
+                waiting, size = [], 0
+        if waiting:
+            yield self._fitted(pa.Table.from_batches(waiting))
+
+
+def _append(stage: Stage, parts: _Parts) -> Staged:
+    """A file for each partition of so many bytes of rows."""
+    files: list[common_pb2.DataFile] = []
+    name = stage.next_name()
+    for at, part in enumerate(parts):
+        files += write_rows(stage, part, f"{name}/{at}", may_inline=at == 0)  # a small part is the last one
+    return Staged(files=files)
+
+
+def _with_fixed_partition(rows: pa.Table, meta: catalog_pb2.Table, named: common_pb2.Partition) -> pa.Table:
+    """Adds the values of a single named partition to rows that lack its columns."""
+    there = {name.lower() for name in rows.column_names}
+    kinds = {field.name: field.type for field in arrow_schema(meta)}
+    missing = [one for one in named.values if one.column.lower() not in there]
+
+    def added(found: pa.Table, one: common_pb2.PartitionValue) -> pa.Table:
+        value = pa.repeat(pa.scalar(python_value(one.value), kinds[one.column]), len(found))
+        return found.append_column(one.column, value)
+
+    return reduce(added, missing, rows)

@@ -1,0 +1,1 @@
+"""Transactions from begin to commit: what is declared, staged, retried after a lost race, and cleaned up."""

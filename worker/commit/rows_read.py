@@ -1,0 +1,131 @@
+"""What the rows of a write read of its table: declared with it, and the version from which commits count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from protos.laketx.v1 import common_pb2, read_pb2
+from worker.base.errors import InputError
+from worker.commit.noted_reads import NotedRead, Notes
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import Write
+from worker.connection.table_view import TableView
+from worker.connection.write_rules import write_rules
+
+EVERYTHING: Final = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
+CONDITIONS_MAX: Final = 32  # more are a read of the whole table
+
+
+SETTING: Final = "spark.laketx.isolation.reads"
+PROPERTY: Final = "isolation.reads"
+ALL: Final = "all"
+OF_TABLE: Final = "table"
+
+
+@dataclass(frozen=True)
+class RowsRead:
+    """Reads to declare, and the oldest version at which one of them was made."""
+
+    reads: tuple[common_pb2.Read, ...] = ()
+    version: int | None = None
+
+
+def declares_all(table: TableView, *, by_spark: bool) -> bool:
+    """Whether writes of the table declare what they read of others. The setting of Spark's session counts first."""
+    said = table.spark.conf.get(SETTING, None) if by_spark else None
+    said = said or table.meta.properties.get(PROPERTY, OF_TABLE)
+    if said not in (ALL, OF_TABLE):
+        raise InputError("ISOLATION_INVALID", f"isolation.reads is table or all, not {said!r}")
+    return said == ALL
+
+
+def reader(table: TableView, read: RowsRead) -> list[Write]:
+    """How a table that is only read joins a transaction; not at all where its profile doesn't check that."""
+    if not read.reads or not write_rules(table.meta).counts_reads:
+        return []
+    return [Write(table, common_pb2.OPERATION_UPDATE, rows_read=read.reads, rows_version=read.version)]
+
+
+def reads_of(table: TableView, notes: Notes) -> RowsRead:
+    """What was noted of the table."""
+    found = [one for one in notes.all() if one.source.table.table_id == table.table_id]
+    return _declared(table, found)
+
+
+def reads_elsewhere(table: TableView, notes: Notes) -> list[Write]:
+    """Likewise of other tables of the lake."""
+    others: dict[str, list[NotedRead]] = {}
+    for one in _noted_elsewhere(table, notes):
+        others.setdefault(one.source.table.table_id, []).append(one)
+    views = [(found[0].source.table.refreshed(), found) for found in others.values()]
+    return [write for view, found in views for write in reader(view, _declared(view, found))]
+
+
+def _noted_elsewhere(table: TableView, notes: Notes) -> list[NotedRead]:
+    return [
+        one
+        for one in notes.all()
+        if one.source.table.table_id != table.table_id and one.source.table.lake.warehouse == table.lake.warehouse
+    ]
+
+
+def _declared(table: TableView, found: Sequence[NotedRead]) -> RowsRead:
+    if not found:
+        return RowsRead()
+    oldest = without_data(table, min(one.source.version for one in found))
+    is_same = all(one.source.table.meta.schema_version == table.meta.schema_version for one in found)
+    if not is_same or len(found) > CONDITIONS_MAX:  # the conditions may name columns that have other names now
+        return RowsRead((EVERYTHING,), oldest)
+    return RowsRead(tuple(common_pb2.Read(predicate=one.predicate) for one in found), oldest)
+
+
+def with_reads(write: Write, notes: Notes) -> Write:
+    """The write with what its rows have read so far, and with what they read while it is staged."""
+    begun = reads_of(write.table, notes)
+    are_all = declares_all(write.table, by_spark=write.needs_spark)
+    others = reads_elsewhere(write.table, notes) if are_all else []
+    known = _noted_elsewhere(write.table, notes)
+    work = write.stage
+    assert work is not None
+
+    def stage(stage: Stage) -> Staged:
+        staged = work(stage)
+        found = reads_of(write.table, notes)
+        late = [one for one in found.reads if one not in begun.reads]
+        if late and found.version is not None and found.version < stage.read_version:
+            raise _too_late(write.meta.name, found.version, stage)
+        more = [one for one in _noted_elsewhere(write.table, notes) if one not in known]
+        if are_all and more:
+            raise _too_late(more[0].source.table.name, more[0].source.version, stage)
+        staged.looked_at += late
+        return staged
+
+    versions = [one for one in (write.rows_version, begun.version) if one is not None]
+    return replace(
+        write,
+        stage=stage,
+        rows_read=(*write.rows_read, *begun.reads),
+        rows_version=min(versions, default=None),
+        elsewhere=(*write.elsewhere, *others),
+    )
+
+
+def _too_late(name: str, version: int, stage: Stage) -> InputError:
+    return InputError(
+        "READ_TOO_LATE",
+        f"the rows turned out to be read from {name} at version {version} after the write had begun, at version "
+        f"{stage.read_version} of its table: give rows whose first batch reads the table, or read and write in "
+        "lake.transaction()",
+    )
+
+
+def without_data(table: TableView, version: int) -> int:
+    """The newest version with the same rows, if only columns changed and files were compacted since."""
+    head = table.meta.head_version
+    if version >= head:
+        return version
+    wanted = read_pb2.VersionFilter(from_version=version + 1, to_version=head, logical_only=True)
+    is_changed = any(True for _ in table.client.list_versions(table.table_id, wanted=wanted, page_size=1))
+    return version if is_changed else head

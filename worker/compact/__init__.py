@@ -1,1 +1,0 @@
-"""Compactions: by hand, and as tasks of the service."""

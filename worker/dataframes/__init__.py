@@ -1,0 +1,1 @@
+"""Reads and writes of Spark DataFrames, as statements of Spark's catalog."""

@@ -1,0 +1,253 @@
+"""Writes that Spark's catalog does: one statement of the session, from its options to how it ended.
+
+    table.insert(df)    df.writeTo("laketx_5f1c….`$id`.`<table id>`").option("result", …).append()
+
+The catalog is one of the worker's own, so that a session needs no name for the lake, and tables are named by their ids,
+so that a rename in between does no harm. Spark returns nothing from a write: the catalog keeps its outcome under an id
+that the statement brings with it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import random
+from typing import Final
+
+from google.rpc import error_details_pb2, status_pb2
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from metaservice.client import CommitOutcomeUnknownError, LakeTXError, MetaServiceError, uuid7
+from metaservice.client.errors import decode_status
+from protos.laketx.v1 import catalog_pb2, transaction_pb2
+from worker.base.errors import InputError, lost_race
+from worker.base.logs import tell
+from worker.base.schema import exact_names, quoted
+from worker.base.values import moment_of
+from worker.commit import spans
+from worker.commit.rows_read import RowsRead
+from worker.commit.spark_failures import explain
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import ATTEMPTS_MAX, BACKOFF, PLANNED_AGAIN, Commit, Write, WriteOptions
+from worker.connection.table_view import TableView
+from worker.spark import session
+from worker.spark.progress import progress
+from worker.spark.session import Outcome
+
+OWN_DOMAIN: Final = "laketx.spark"  # of refusals by the catalog itself
+OWN_SETTINGS: Final = {  # what a write means must not depend on the session
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.defaultColumn.useNullsForMissingDefaultValues": "true",
+}
+_REFUSAL: Final = re.compile(r"(?:^|\) |: )([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+): (.+)", re.DOTALL)
+_NO_NULL: Final = "NOT_NULL_ASSERT_VIOLATION"
+_OVERFLOW: Final = "CAST_OVERFLOW_IN_TABLE_INSERT"
+_NO_FIT: Final = ("INCOMPATIBLE_DATA_FOR_TABLE", "DATATYPE_MISMATCH")
+
+NOTHING: Final = RowsRead()
+
+Run = Callable[[str, Mapping[str, str]], None]
+
+
+@dataclass(frozen=True)
+class CatalogWrite:
+    """A statement that changes one table. `run` runs it on a table of that name in the session, with these options.
+
+    `read` is what its rows read of the table, as far as Spark can't see it.
+    """
+
+    table: TableView
+    operation: str
+    run: Run
+    options: Mapping[str, str] = field(default_factory=dict)
+    read: RowsRead = NOTHING
+    elsewhere: Sequence[Write] = ()
+
+    @property
+    def meta(self) -> catalog_pb2.Table:
+        return self.table.meta
+
+    def reading(self, read: RowsRead, elsewhere: Sequence[Write]) -> CatalogWrite:
+        """The same write, with more that its rows have read."""
+        versions = [one for one in (self.read.version, read.version) if one is not None]
+        whole = RowsRead((*self.read.reads, *read.reads), min(versions, default=None))
+        return replace(self, read=whole, elsewhere=(*self.elsewhere, *elsewhere))
+
+
+def with_clause(options: Mapping[str, str]) -> str:
+    """The options as SQL has them behind the name of a table: `WITH ('message' = 'a load')`."""
+    texts = [f"{_literal(name)} = {_literal(value)}" for name, value in options.items()]
+    return f"WITH ({', '.join(texts)})" if texts else ""
+
+
+def _literal(text: str) -> str:
+    """A text as SQL, whatever the session says of backslashes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -> Commit:
+    """Runs the statement as one transaction.
+
+    Where the columns changed while it ran, it is planned and run again, unless the caller wants the bare outcome.
+    """
+    with spans.write() as span:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            write = plan()
+            spans.note_plan([(write.operation, write.meta.name)])
+            try:
+                done = _commit(write, _run(write, _options_of(options)))
+            except MetaServiceError as error:
+                if error.reason not in PLANNED_AGAIN or options.on_conflict == "fail" or attempt == ATTEMPTS_MAX:
+                    raise
+                why = f"{PLANNED_AGAIN[error.reason]}; the write is planned again"
+                tell(why, table=write.meta.name, version=write.meta.head_version)
+                time.sleep(BACKOFF.delay_s(attempt - 1, random()))
+                continue
+            spans.note_commits(span, [done])
+            return done
+    raise AssertionError("the last attempt returns or raises")
+
+
+def stage_catalog_write(write: CatalogWrite, txn_id: str) -> Write:
+    """Has the statement stage its files under the transaction that commits them, with the change that is returned."""
+    outcome = _run(write, {"stage": txn_id})
+    intent = transaction_pb2.BeginTransactionRequest.FromString(outcome.begin).tables[0]
+    files = transaction_pb2.RegisterFilesRequest.FromString(outcome.files)
+    change = transaction_pb2.CommitTransactionRequest.FromString(outcome.commit).changes[0]
+
+    def stage(_: Stage) -> Staged:
+        return Staged(list(files.files), list(files.delete_sets), list(change.key_sets))
+
+    return Write(
+        write.table,
+        intent.operation,
+        stage,
+        rows_read=list(change.reads),
+        rows_version=intent.read_version,
+        scope=change.scope if change.HasField("scope") else None,
+    )
+
+
+def _options_of(options: WriteOptions) -> dict[str, str]:
+    found = {"message": options.message, "on_conflict": options.on_conflict or ""}
+    if options.app is not None:
+        found |= {"app_id": options.app.app_id, "app_version": str(options.app.version)}
+    return {name: value for name, value in found.items() if value}
+
+
+def _run(write: CatalogWrite, options: Mapping[str, str]) -> Outcome:
+    lake, meta = write.table.lake, write.meta
+    spark, catalog, result = lake.spark, lake.own_catalog(), uuid7()
+    given = {**write.options, **options, **_reads_of(write), "result": result}
+    try:
+        with (
+            session.with_settings(spark, OWN_SETTINGS),
+            progress(spark, f"{write.operation} {meta.name}"),
+        ):
+            write.run(f"{catalog}.`$id`.{quoted(write.table.table_id)}", given)
+    except (PySparkException, Py4JError) as error:
+        outcome = session.write_outcome(spark, catalog, result)
+        raise _error(error, outcome, write) or error from error
+    outcome = session.write_outcome(spark, catalog, result)
+    if outcome is None:
+        raise CommitOutcomeUnknownError(result)
+    return outcome
+
+
+def _reads_of(write: CatalogWrite) -> dict[str, str]:
+    """What its rows have read, as the option that declares it."""
+    mine = transaction_pb2.TableIntent(
+        table_id=write.table.table_id,
+        reads=write.read.reads,
+        read_version=write.meta.head_version if write.read.version is None else write.read.version,
+    )
+    tables = [*([mine] if write.read.reads else []), *[one.intent() for one in write.elsewhere]]
+    if not tables:
+        return {}
+    declared = transaction_pb2.BeginTransactionRequest(tables=tables)
+    return {"reads": b64encode(declared.SerializeToString()).decode()}
+
+
+def _commit(write: CatalogWrite, outcome: Outcome) -> Commit:
+    committed = transaction_pb2.SessionReply.FromString(outcome.answer).commit.committed
+    mine = next(one for one in committed.tables if one.table_id == write.table.table_id)
+    event = "applied before" if mine.already_applied else "committed"
+    name = write.meta.name
+    tell(f"{write.operation} {event}", table=name, version=mine.version, txn_id=outcome.txn_id)
+    return Commit(
+        table=name,
+        version=mine.version,
+        time=moment_of(committed.commit_time_us),
+        txn_id=outcome.txn_id,
+        rebased_over=mine.rebased_over,
+        rows_staged=outcome.rows,
+        attempts=outcome.attempts,
+        already_applied=mine.already_applied,
+    )
+
+
+# -- what went wrong ---------------------------------------------------------------------------------------------------
+
+
+def _error(error: Exception, outcome: Outcome | None, write: CatalogWrite) -> Exception | None:
+    """The error that says it; None: that of Spark does."""
+    if outcome is not None:
+        return _refusal(outcome, write.table)
+    if isinstance(error, PySparkException) and error.getCondition():
+        return _of_spark(error, write.meta)
+    match = _REFUSAL.search(_said(error))
+    if match is None:
+        return None
+    refusal = error_details_pb2.ErrorInfo(reason=match[1])
+    return InputError(refusal.reason, match[2].strip())
+
+
+def _refusal(outcome: Outcome, table: TableView) -> Exception:
+    if not outcome.answer:
+        return CommitOutcomeUnknownError(outcome.txn_id)
+    reply = transaction_pb2.SessionReply.FromString(outcome.answer)
+    if reply.HasField("commit"):
+        conflict = reply.commit.conflict  # in a table that it read elsewhere, perhaps
+        is_own = conflict.table_id in ("", table.table_id)
+        name = table.name if is_own else table.client.get_table(table_id=conflict.table_id).name
+        return lost_race(conflict, name, outcome.attempts)
+    return _decoded(reply.error)
+
+
+def _decoded(status: status_pb2.Status) -> LakeTXError:
+    info = error_details_pb2.ErrorInfo()
+    for detail in status.details:
+        if detail.Unpack(info) and info.domain == OWN_DOMAIN:
+            return InputError(info.reason, status.message)
+    return decode_status(status)
+
+
+def _of_spark(error: PySparkException, meta: catalog_pb2.Table) -> Exception | None:
+    condition, text = error.getCondition() or "", _said(error)
+    if condition.startswith(_NO_FIT):
+        return InputError("SCHEMA_MISMATCH", f"the rows don't fit {meta.name}: {text}")
+    if condition == _NO_NULL:
+        path = (error.getMessageParameters() or {}).get("walkedTypePath", "").strip()
+        name = next((one.name for one in meta.columns if re.search(rf"(^|\W){re.escape(one.name)}(\W|$)", path)), path)
+        return InputError("NULL_NOT_ALLOWED", f"a row has NULL in {name}, which is NOT NULL in {meta.name}")
+    if condition == _OVERFLOW:
+        said = error.getMessageParameters() or {}
+        name = said.get("columnName", "").strip("`")
+        if name in exact_names(meta):
+            given, wanted = said.get("sourceType", "").strip('"').lower(), said.get("targetType", "").strip('"').lower()
+            why = "in key columns" if name in meta.primary_key else "under write.strict_casts"
+            return InputError(
+                "CAST_LOSSY",
+                f"a value of {given} doesn't fit {name} of {meta.name}, which is {wanted}: cast it yourself before the "
+                f"write ({why} casts must keep every value)",
+            )
+    return explain(error, meta)
+
+
+def _said(error: Exception) -> str:
+    message = error.getMessage() if isinstance(error, PySparkException) else None
+    return message or str(error)

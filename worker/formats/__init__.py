@@ -1,0 +1,1 @@
+"""CSV, JSON, Avro and Parquet files to and from Arrow."""

@@ -1,0 +1,177 @@
+"""Appends of Iceberg's clients, decided at the head: together with whether the table has the rows that they require."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from metaservice.client import (
+    ConflictError,
+    LakeTXError,
+    MetaClient,
+    MetaServiceError,
+    NotFoundError,
+)
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from protos.laketx.v1 import transaction_pb2 as wire
+from worker.base.errors import NextSteps, conflict_text
+from worker.iceberg.commits.data_files import DataFiles, RowIds, Schemas
+from worker.iceberg.commits.manifests import AddedFile, Changes, read_changes, written_folders
+from worker.iceberg.commits.places import Places
+from worker.iceberg.commits.requests import NewSnapshot, refused
+from worker.iceberg.commits.txn_ids import UUID7, derived_id, folder_of, loaded_version, paths_below
+from worker.iceberg.metadata.table_metadata import SNAPSHOT
+
+NEXT_STEP: Final[NextSteps] = {
+    common_pb2.ADVICE_RELOAD: "the table's schema or settings changed: load the table and append the same rows again"
+}
+USED: Final = "TRANSACTION_ID_REUSED"
+ABORTED: Final = "TRANSACTION_ABORTED"  # by a refusal before, or a service that did not answer
+Commit = Callable[[str, Sequence[common_pb2.DataFile]], int]  # by a transaction's id and the files: the version
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """What a commit appends to a table, and what else it changes."""
+
+    table_id: str
+    snapshot: NewSnapshot
+    changes: Changes
+    places: Places
+    folder: str  # the id of the folder that the files lie in, if it can be the transaction's
+    own: str  # the id made of the snapshot
+    since: int | None = None  # the version whose rows the table must still have
+    loaded: int | None = None  # the version that its client had loaded when it wrote the files
+
+    @property
+    def added(self) -> Sequence[AddedFile]:
+        return list(self.changes.added.values())
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {SNAPSHOT: str(self.snapshot.snapshot_id)}
+
+
+def read_append(folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) -> Append:
+    """Several snapshots of one commit are one append, which has the id of the last one."""
+    places, last = Places(folder), snapshots[-1]
+    changes = read_changes(places, snapshots)
+    if not changes.is_append and all(one.is_append for one in snapshots):
+        raise refused("the snapshot has the operation append, and takes rows away")
+    own = derived_id(table_id, last.snapshot_id, last.time_ms)
+    paths = [one.path for one in changes.added.values()]
+    folder = folder_of(paths, last.time_ms)
+    return Append(table_id, last, changes, places, folder, own, loaded=loaded_version(paths))
+
+
+def append(client: MetaClient, meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> int:
+    """Commits; returns the version. A repeat gets the first answer."""
+    return placed(client, meta, schemas, wanted, lambda txn_id, files: _append(client, meta, wanted, txn_id, files))
+
+
+def placed(
+    client: MetaClient,
+    meta: catalog_pb2.Table,
+    schemas: Schemas,
+    wanted: Append,
+    commit: Commit,
+    hidden: RowIds | None = None,
+) -> int:
+    """Commits under the id of the folder that the files lie in, or else under one for which they get a place."""
+    files = DataFiles(meta, schemas, wanted.places, hidden) if wanted.added else None
+    paths = [one.path for one in wanted.added]
+    if wanted.folder and files is not None:
+        try:
+            return commit(wanted.folder, files.entries(wanted.added, paths))
+        except MetaServiceError as error:
+            if error.reason not in (USED, ABORTED):
+                raise
+    done = find_version(client, wanted)
+    if done is not None:
+        return done
+    if files is None:
+        return commit(wanted.own, [])
+    targets = paths_below(wanted.own, paths)
+    entries = files.entries(wanted.added, targets)
+    wanted.places.put(paths, targets)
+    return commit(wanted.own, entries)
+
+
+def check_append(meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> None:
+    """Refuses files that don't fit the table."""
+    DataFiles(meta, schemas, wanted.places).entries(wanted.added, [one.path for one in wanted.added])
+
+
+def _append(
+    client: MetaClient,
+    meta: catalog_pb2.Table,
+    wanted: Append,
+    txn_id: str,
+    files: Sequence[common_pb2.DataFile],
+) -> int:
+    schema = wanted.snapshot.schema_id
+    try:
+        committed = client.append(
+            meta.table_id,
+            files,
+            txn_id=txn_id,
+            schema_version=meta.schema_version if schema is None else schema,
+            properties=wanted.properties,
+            unchanged_since=wanted.since,
+        )
+    except ConflictError as lost:
+        raise explained(lost, meta.name) from lost
+    return committed.tables[0].version
+
+
+def explained(lost: ConflictError, name: str, next_steps: NextSteps = NEXT_STEP) -> ConflictError:
+    """With the winner, the rule and the next step in its text."""
+    return ConflictError(lost.conflict, conflict_text(lost.conflict, name, 1, next_steps), table=name)
+
+
+# -- repeats -----------------------------------------------------------------------------------------------------------
+
+
+def find_version(client: MetaClient, wanted: Append) -> int | None:
+    """The version of a snapshot that was committed before, whichever id it was committed under."""
+    for txn_id in filter(None, (wanted.own, wanted.folder)):
+        try:
+            known = client.get_transaction(txn_id)
+        except NotFoundError:
+            continue
+        if known.state != wire.TRANSACTION_STATE_COMMITTED:
+            continue
+        for one in known.committed.tables:
+            if one.table_id == wanted.table_id and snapshot_of(client, one.table_id, one.version) == str(
+                wanted.snapshot.snapshot_id
+            ):
+                return int(one.version)
+    return None
+
+
+def snapshot_of(client: MetaClient, table_id: str, version: int) -> str:
+    """The snapshot of a client that a version is; empty: none."""
+    listed = client.list_versions(table_id, wanted=read_pb2.VersionFilter(from_version=version, to_version=version))
+    return next((one.properties.get(SNAPSHOT, "") for one in listed), "")
+
+
+# -- what is left over ---------------------------------------------------------------------------------------------
+
+
+def abandon(client: MetaClient, folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) -> None:
+    """Ends the transactions whose folders have files of a commit that no version has: the purge sweeps them then."""
+    intent = wire.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
+    for txn_id in written_folders(Places(folder), snapshots):
+        if not UUID7.match(txn_id):
+            continue
+        try:
+            with client.begin([intent], txn_id=txn_id):
+                pass
+        except LakeTXError:
+            continue  # it has ended, or the caller may not write the table
+
+
+def under_schema(wanted: Append, schema_id: int) -> Append:
+    """The append under a schema that its commit adds, which has another id here."""
+    return replace(wanted, snapshot=replace(wanted.snapshot, schema_id=schema_id))

@@ -1,0 +1,94 @@
+"""Whether a table is as a commit requires it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from metaservice.client import MetaServiceError
+from worker.base.errors import InputError
+from worker.iceberg.commits.requests import MAIN
+
+FIRST: Final = 1  # of a table's snapshots
+CHANGED: Final = "the snapshot of {} has changed"
+
+
+@dataclass(eq=False)
+class UnmetError(Exception):
+    """A requirement that the table doesn't meet: the client reloads it, and may commit again.
+
+    `moved`: another snapshot is the newest one, so the client may send the same files again.
+    """
+
+    message: str
+    moved: bool = False
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What requirements can be about."""
+
+    name: str
+    table_id: str
+    head: int  # the newest snapshot's id
+    refs: Mapping[str, int]  # of tags
+    schema_id: int
+    last_column_id: int
+    last_partition_id: int
+
+
+def check_requirements(
+    table: TableState, requirements: Sequence[Mapping[str, Any]], *, rebases: bool = False
+) -> int | None:
+    """Raises UnmetError. Returns the snapshot of `main` whose rows the table must still have; None: any.
+
+    Whether it has them is decided together with the commit. `rebases`: the rows don't matter.
+    """
+    since = None
+    for one in requirements:
+        match one:
+            case {"type": "assert-table-uuid", "uuid": uuid}:
+                _same(table, "UUID does not match", table.table_id, str(uuid).lower())
+            case {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": int(number)} if ref == MAIN:
+                if not FIRST <= number <= table.head:
+                    _same(table, CHANGED.format(MAIN), table.head, number, moved=True)
+                since = None if rebases else number
+            case {"type": "assert-ref-snapshot-id", "ref": ref}:
+                found = table.head if ref == MAIN else table.refs.get(ref)
+                _same(table, CHANGED.format(ref), found, one.get("snapshot-id"))
+            case {"type": "assert-current-schema-id", "current-schema-id": number}:
+                _same(table, "current schema changed", table.schema_id, number)
+            case {"type": "assert-last-assigned-field-id", "last-assigned-field-id": number}:
+                _same(table, "last assigned field id changed", table.last_column_id, number)
+            case {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": number}:
+                _same(table, "last assigned partition id changed", table.last_partition_id, number)
+            case {"type": "assert-default-spec-id", "default-spec-id": number}:
+                _same(table, "default partition spec changed", 0, number)
+            case {"type": "assert-default-sort-order-id", "default-sort-order-id": number}:
+                _same(table, "default sort order changed", 0, number)
+            case {"type": "assert-create"}:
+                raise UnmetError(f"Requirement failed: table already exists: {table.name}")
+            case _:
+                raise InputError("ICEBERG_REQUEST", f"a requirement of the type {one.get('type')} is not known")
+    return since
+
+
+def is_moved(error: Exception) -> bool:
+    """Whether a commit was refused because rows changed since the snapshot that it requires."""
+    return isinstance(error, MetaServiceError) and error.reason == "ROWS_CHANGED"
+
+
+def check_base(table: TableState, parent_id: int | None) -> None:
+    """A snapshot that takes rows away follows the newest one, which its client has read."""
+    _same(table, CHANGED.format(MAIN), table.head, parent_id, moved=True)
+
+
+def _same(table: TableState, what: str, found: object, wanted: object, *, moved: bool = False) -> None:
+    """In the words of Iceberg's Java."""
+    if found != wanted:
+        asked, has = ("none" if one is None else one for one in (wanted, found))
+        raise UnmetError(f"Requirement failed: {what}: expected {asked} != {has}; load {table.name} again", moved)

@@ -1,0 +1,197 @@
+"""The catalog's answers, without HTTP: namespaces, tables, views and credentials of one caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from metaservice.client import GoneError, MetaServiceError, NotFoundError, UnavailableError
+from protos.laketx.v1 import access_pb2, catalog_pb2
+from worker.connection.lake_connection import Connection
+from worker.connection.table_view import TableView
+from worker.iceberg.commits.properties import PREFIX
+from worker.iceberg.locations import location_of
+from worker.iceberg.metadata.facts import ShownFile
+from worker.iceberg.rest.listing import Listings
+from worker.iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, THINGS, RestError, problem_of
+from worker.iceberg.rest.tables import Loaded, Tables
+from worker.services.generated_files import FOLDER
+
+NO_NAMESPACE_NAME: Final = "default"  # shows the tables that are in no namespace
+FORMATS: Final[Mapping[str, int]] = {"v3": 3, "v2": 2}  # by the prefix of paths
+SEPARATOR: Final = "\x1f"
+PAGE_MAX: Final = 1_000
+RETIRED_MAX: Final = 3  # tries
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Names in order, and where the next page begins; empty: it was the last."""
+
+    names: Sequence[str]
+    next_token: str
+
+
+class Catalog:
+    """What one caller sees, in one format."""
+
+    def __init__(
+        self, lake: Connection, tables: Tables, listings: Listings, form: int, config: Mapping[str, str]
+    ) -> None:
+        self.lake = self._lake = lake
+        self.form = self._form = form
+        self._tables = tables
+        self._listings = listings
+        self._config = config
+
+    # -- namespaces
+
+    def namespaces(self) -> list[str]:
+        found = {one.name for one in self._lake.client.list_namespaces()}
+        return sorted(found | {NO_NAMESPACE_NAME})
+
+    def namespace(self, name: str) -> dict[str, str]:
+        """Its properties."""
+        try:
+            found = self._lake.client.get_namespace(name).properties
+        except MetaServiceError as error:
+            if name == NO_NAMESPACE_NAME and isinstance(error, NotFoundError):
+                return {"comment": "tables in no namespace"}
+            raise no_namespace(error, name) from error
+        return {one.removeprefix(PREFIX): value for one, value in found.items()}
+
+    # -- tables
+
+    def tables(self, namespace: str) -> list[str]:
+        """The names of tables that can be shown."""
+        self.namespace(namespace)
+        shown = self._listings.can_be_shown(self._lake, list(self._metas(namespace)), self._form)
+        return sorted({last_part(one.name) for one in shown})
+
+    def _metas(self, namespace: str) -> Iterator[catalog_pb2.Table]:
+        if namespace == NO_NAMESPACE_NAME:
+            found = self._lake.client.list_tables(with_imports=True)
+            yield from (one for one in found if is_in(one.name, namespace))
+        else:
+            yield from self._lake.client.list_tables(namespace=namespace, with_imports=True)
+
+    def view(self, namespace: str, name: str) -> TableView:
+        """The table as it is now."""
+        return TableView(self._lake, first_of(self._lake.client.get_table, namespace, name, NO_TABLE))
+
+    def load(self, namespace: str, name: str) -> tuple[TableView, Loaded]:
+        for _ in range(RETIRED_MAX - 1):
+            table = self.view(namespace, name)
+            with suppress(GoneError):  # the newest version was retired before it was held
+                return table, self._tables.load(table, self.form)
+        table = self.view(namespace, name)
+        return table, self._tables.load(table, self.form)
+
+    def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
+        """All schemas of the table up to the view's."""
+        return self._tables.schemas(table)
+
+    def shown_files(self, table: TableView) -> Sequence[ShownFile]:
+        """The files of the snapshot of the view's version."""
+        return self._tables.shown_files(table, self.form)
+
+    # -- storage
+
+    def config(self) -> dict[str, str]:
+        """Settings that every reader of a table gets."""
+        return dict(self._config)
+
+    def credentials(self, table: TableView) -> list[dict[str, Any]]:
+        """Keys for the table's files; none where the service makes none, or the caller may not have them.
+
+        They can write if the caller may write the table.
+        """
+        return _shown(self._key(table.table_id, write=True) or self._key(table.table_id, write=False))
+
+    def new_credentials(self, table_id: str, name: str) -> list[dict[str, Any]]:
+        """Keys for the files of a table that the caller will make."""
+        return _shown(self._key(table_id, write=True, new_table=name))
+
+    def _key(
+        self, table_id: str, *, write: bool, new_table: str = ""
+    ) -> access_pb2.GetStorageCredentialsResponse | None:
+        try:
+            return self._lake.client.storage_credentials(table_id, write=write, new_table=new_table)
+        except MetaServiceError:
+            return None
+
+
+def _shown(key: access_pb2.GetStorageCredentialsResponse | None) -> list[dict[str, Any]]:
+    """The key for the table's folder, and once more for the part with the metadata.
+
+    DuckDB takes a single key to be for the table's location, where the metadata lies: then it has none for data.
+    """
+    if key is None:
+        return []
+    config = {
+        "s3.access-key-id": key.access_key_id,
+        "s3.secret-access-key": key.secret_access_key,
+        "s3.session-token": key.session_token,
+        "s3.session-token-expires-at-ms": str(key.expire_time_us // 1000),
+        "s3.endpoint": key.endpoint,
+        "client.region": key.region,
+    }
+    folder, given = location_of(key.location), {name: text for name, text in config.items() if text}
+    return [{"prefix": one, "config": given} for one in (folder, f"{folder}/{FOLDER}")]
+
+
+def namespace_of(text: str, missing: str = NO_NAMESPACE) -> str:
+    """A namespace as it stands in a path; `missing` is the word for what can't be there if it has several parts."""
+    parts = text.split(SEPARATOR)
+    if len(parts) != 1 or not text:
+        raise RestError(404, missing, f"{'.'.join(parts)} is not there: namespaces have one part here")
+    return text
+
+
+def first_of(look_up: Callable[[str], T], namespace: str, name: str, missing: str) -> T:
+    """What has the name; in the namespace `default` also what is in none."""
+    said = f"{THINGS[missing]} does not exist: {namespace}.{name}"
+    if "." in name:
+        raise RestError(404, missing, said)
+    if namespace == NO_NAMESPACE_NAME:
+        with suppress(NotFoundError):
+            return look_up(f"{namespace}.{name}")
+    try:
+        return look_up(name if namespace == NO_NAMESPACE_NAME else f"{namespace}.{name}")
+    except UnavailableError:
+        raise  # in a commit this says that its outcome is not known
+    except MetaServiceError as error:
+        raise absent(error, missing, said) from error
+
+
+def absent(error: MetaServiceError, missing: str, said: str) -> RestError:
+    """What a look-up by name ended with. A name that nothing can have is one that nothing has."""
+    if isinstance(error, NotFoundError) or error.reason == "NAME_INVALID":
+        return RestError(404, missing, said)
+    return problem_of(error, missing)
+
+
+def no_namespace(error: MetaServiceError, name: str) -> RestError:
+    return absent(error, NO_NAMESPACE, f"Namespace does not exist: {name}")
+
+
+def page_of(names: Sequence[str], token: str | None, size: int) -> Page:
+    """The names after the one that the token is; without a token all."""
+    if token is None and not size:
+        return Page(names, "")
+    rest = [one for one in names if one > (token or "")]
+    size = min(size or PAGE_MAX, PAGE_MAX)
+    return Page(rest[:size], rest[size - 1] if len(rest) > size else "")
+
+
+def is_in(name: str, namespace: str) -> bool:
+    """Whether a table or view is shown in the namespace; those in none are shown in `default`."""
+    return name.startswith(f"{namespace}.") or (namespace == NO_NAMESPACE_NAME and "." not in name)
+
+
+def last_part(name: str) -> str:
+    """A name without its namespace."""
+    return name.rpartition(".")[2]

@@ -1,0 +1,92 @@
+"""Views of one caller: shown, made, replaced, renamed and dropped. MetaService keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from metaservice.client import LakeTXError, MetaServiceError
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.iceberg.commits.requirements import UnmetError
+from worker.iceberg.commits.views import new_view, replaced_view
+from worker.iceberg.locations import location_of
+from worker.iceberg.metadata.views import view_metadata, view_schema
+from worker.iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, first_of, is_in, last_part
+from worker.iceberg.rest.problems import NO_VIEW, RestError, cannot_rename, problem_of
+from worker.iceberg.rest.writes import Writes
+
+FOLDER: Final = "_views"  # in the names of places; nothing lies there
+Answer = TypeVar("Answer")
+
+
+class Views:
+    """What one caller may do with views."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._client = catalog.lake.client
+
+    def names(self, namespace: str) -> list[str]:
+        """The names of views that can be shown."""
+        self._catalog.namespace(namespace)
+        return sorted({last_part(one.name) for one in self._all(namespace) if _can_be_shown(one)})
+
+    def find(self, namespace: str, name: str) -> catalog_pb2.View:
+        return first_of(self._client.get_view, namespace, name, NO_VIEW)
+
+    def load(self, namespace: str, name: str) -> dict[str, Any]:
+        return self._shown(self.find(namespace, name))
+
+    def create(self, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        whole = Writes(self._catalog).free_name(namespace, name)
+        wanted = new_view(whole, body, NO_NAMESPACE_NAME)
+        return self._shown(_about_views(lambda: self._client.put_view(wanted)))
+
+    def replace(self, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        now = self.find(namespace, name)
+        try:
+            wanted = replaced_view(now, body, NO_NAMESPACE_NAME)
+        except UnmetError as error:
+            raise RestError(409, "CommitFailedException", str(error)) from error
+        return self._shown(_about_views(lambda: self._client.put_view(wanted, or_replace=True, must_exist=True)))
+
+    def rename(self, source: tuple[str, str], target: tuple[str, str]) -> None:
+        found, name = self.find(*source), Writes(self._catalog).free_name(*target)
+        try:
+            self._client.rename_view(found.name, name)
+        except MetaServiceError as error:
+            raise cannot_rename(error, ".".join(source), ".".join(target), NO_VIEW) from error
+
+    def drop(self, namespace: str, name: str) -> None:
+        found = self.find(namespace, name)
+        self._client.drop_view(found.name)
+
+    def _all(self, namespace: str) -> Iterator[catalog_pb2.View]:
+        if namespace == NO_NAMESPACE_NAME:
+            yield from (one for one in self._client.list_views() if is_in(one.name, namespace))
+        else:
+            yield from self._client.list_views(namespace=namespace)
+
+    def _shown(self, view: catalog_pb2.View) -> dict[str, Any]:
+        location = location_of(f"{self._catalog.lake.warehouse}/{FOLDER}/{view.name}")
+        metadata = view_metadata(view, location, NO_NAMESPACE_NAME)
+        version = metadata["current-version-id"]
+        place = f"{location}/metadata/{version:05d}-{metadata['view-uuid']}.metadata.json"
+        return {"metadata-location": place, "metadata": metadata, "config": {}}
+
+
+def _can_be_shown(view: catalog_pb2.View) -> bool:
+    with suppress(InputError):
+        view_schema(view)
+        return True
+    return False
+
+
+def _about_views(ask: Callable[[], Answer]) -> Answer:
+    """An answer of the service; what is missing is a view."""
+    try:
+        return ask()
+    except LakeTXError as error:
+        raise problem_of(error, NO_VIEW) from error

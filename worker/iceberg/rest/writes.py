@@ -1,0 +1,372 @@
+"""What Iceberg's clients change: namespaces, tables, and commits. All of it is decided by MetaService."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from metaservice.client import (
+    CommitOutcomeUnknownError,
+    ExhaustedError,
+    LakeTXError,
+    MetaServiceError,
+    NotFoundError,
+    UnavailableError,
+    uuid7,
+)
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.errors import InputError
+from worker.connection.table_view import TableView
+from worker.files.storage import make_folder, storage
+from worker.iceberg.commits.alterations import alter
+from worker.iceberg.commits.appends import (
+    Append,
+    abandon,
+    append,
+    check_append,
+    find_version,
+    read_append,
+    under_schema,
+)
+from worker.iceberg.commits.changes import change
+from worker.iceberg.commits.columns import added_columns, check_same
+from worker.iceberg.commits.creates import check_table_id, create, create_with_rows, definition, give_up
+from worker.iceberg.commits.properties import (
+    COMMENT,
+    PREFIX,
+    check_format,
+    kept_names,
+    kept_properties,
+    rebases_appends,
+    repeats_appends,
+    shown_properties,
+)
+from worker.iceberg.commits.replaces import new_definition, replace_table, schema_named, schema_of
+from worker.iceberg.commits.requests import MAIN, Wanted, refused
+from worker.iceberg.commits.requirements import TableState, UnmetError, check_base, check_requirements, is_moved
+from worker.iceberg.locations import location_of, uri_of
+from worker.iceberg.metadata.facts import METADATA, TableFacts, sequence_of, version_of
+from worker.iceberg.metadata.partitions import FIRST_PARTITION_ID
+from worker.iceberg.metadata.schemas import iceberg_schema, last_column_id
+from worker.iceberg.metadata.table_metadata import empty_metadata
+from worker.iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, no_namespace
+from worker.iceberg.rest.problems import NO_TABLE, RestError, cannot_rename, problem_of
+from worker.iceberg.rest.tables import Loaded, StagedTable, data_path
+from worker.services.generated_files import FOLDER
+from worker.services.staged_tables import StagedTables
+
+COMMIT_FAILED: Final = "CommitFailedException"
+UNKNOWN: Final = "CommitStateUnknownException"
+NOT_A_NAMESPACE: Final = "the namespace default shows the tables that are in none, so it has no properties"
+OWN_PLACE: Final = "a table lies in a folder of the warehouse that it gets: leave out the location"
+Answer = TypeVar("Answer")
+_log = logging.getLogger("laketx.iceberg")
+
+
+class Writes:
+    """What one caller changes, in one format."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lake = catalog.lake
+        self._client = catalog.lake.client
+
+    # -- namespaces
+
+    def create_namespace(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
+        kept = {f"{PREFIX}{one}": value for one, value in properties.items()}
+        self._client.create_namespace(name, properties=kept)
+        return self._catalog.namespace(name)
+
+    def alter_namespace(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> dict[str, list[str]]:
+        if both := sorted(set(updates) & set(removals)):
+            raise RestError(422, "UnprocessableEntityException", f"{both[0]} is both set and removed: choose one")
+        try:
+            found = self._client.alter_namespace(
+                name,
+                set_properties={f"{PREFIX}{one}": value for one, value in updates.items()},
+                remove_properties=[f"{PREFIX}{one}" for one in removals],
+            )
+        except NotFoundError as error:
+            if name == NO_NAMESPACE_NAME:
+                raise refused(NOT_A_NAMESPACE) from error
+            raise no_namespace(error, name) from error
+        removed = [one.removeprefix(PREFIX) for one in found.removed]
+        missing = [one for one in removals if one not in removed]
+        return {"updated": list(updates), "removed": removed, "missing": missing}
+
+    def drop_namespace(self, name: str) -> None:
+        self._catalog.namespace(name)
+        try:
+            self._client.drop_namespace(name)
+        except MetaServiceError as error:
+            if error.reason == "NAMESPACE_NOT_EMPTY":
+                said = f"Namespace {name} is not empty: {error}"
+                raise RestError(409, "NamespaceNotEmptyException", said) from error
+            raise
+
+    # -- tables
+
+    def create_table(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
+        check_format(wanted.properties, self._catalog.form)
+        if wanted.location:
+            raise refused(OWN_PLACE)
+        table = definition(self.free_name(namespace, name), wanted)
+        self._lake.mark_warehouse()
+        self._client.create_table(table)
+        return self._catalog.load(namespace, name)
+
+    def stage_table(self, namespace: str, name: str, wanted: Wanted) -> StagedTable:
+        """A table that a commit makes, which has its id and its place by then."""
+        check_format(wanted.properties, self._catalog.form)
+        if wanted.location:
+            raise refused(OWN_PLACE)
+        table_id = uuid7()
+        would_be = self._client.create_table(
+            definition(self.free_name(namespace, name), wanted), request_id=table_id, validate_only=True
+        )
+        self._lake.mark_warehouse()
+        StagedTables(self._client, self._lake.warehouse).add(table_id, would_be.name)
+        folder = f"{self._lake.warehouse}/{table_id}"
+        files, path = storage(f"{folder}/{FOLDER}/{METADATA}")
+        make_folder(files, path)  # as in a table that is there
+        facts = TableFacts(would_be, location_of(f"{folder}/{FOLDER}").rstrip("/"), self._catalog.form)
+        metadata = empty_metadata(facts, shown_properties(would_be.properties) | data_path(location_of(folder)))
+        return StagedTable(table_id, would_be.name, json.dumps(metadata).encode())
+
+    def drop_table(self, namespace: str, name: str) -> None:
+        self._client.drop_table(self._catalog.view(namespace, name).table_id)
+
+    def rename_table(self, source: tuple[str, str], target: tuple[str, str]) -> None:
+        table = self._catalog.view(*source)
+        try:
+            self._client.rename_table(table.table_id, self.free_name(*target))
+        except MetaServiceError as error:
+            raise cannot_rename(error, ".".join(source), ".".join(target), NO_TABLE) from error
+
+    def free_name(self, namespace: str, name: str) -> str:
+        """The name of a new table. Those in the namespace `default` are in none, unless there is one of that name."""
+        if "." in name:
+            raise InputError("ICEBERG_WRITE", f"the name {name} has a dot, which separates a table from its namespace")
+        self._catalog.namespace(namespace)
+        if namespace != NO_NAMESPACE_NAME:
+            return f"{namespace}.{name}"
+        try:
+            return f"{self._client.get_namespace(namespace).name}.{name}"
+        except NotFoundError:
+            return name
+
+    # -- commits
+
+    def commit(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
+        """Makes the changes of a request, or none of them; returns the table with them."""
+        self._check_format(wanted)
+        if wanted.is_new:
+            known_outcome(lambda: self._create(namespace, name, wanted))
+            self._forget_staged(wanted.table_id)
+        else:
+            known_outcome(lambda: self._change(self._catalog.view(namespace, name), wanted))
+        try:
+            return self._catalog.load(namespace, name)
+        except Exception as error:  # it is committed: no answer may say that it isn't
+            _log.exception("%s.%s was committed, and can't be shown", namespace, name)
+            raise RestError(500, UNKNOWN, f"the commit took place, and the table can't be shown: {error}") from error
+
+    def _forget_staged(self, table_id: str) -> None:
+        try:
+            StagedTables(self._client, self._lake.warehouse).remove(table_id)
+        except (LakeTXError, OSError):  # the purge finds that the table was made
+            _log.warning("the note of the new table %s could not be removed", table_id, exc_info=True)
+
+    def _check_format(self, wanted: Wanted) -> None:
+        check_format(wanted.properties, self._catalog.form)
+        if wanted.format > self._catalog.form:
+            raise refused(
+                f"the table is shown in format {self._catalog.form}: the warehouse v{wanted.format} shows all tables "
+                f"in format {wanted.format}"
+            )
+
+    def _create(self, namespace: str, name: str, wanted: Wanted) -> None:
+        table_id = check_table_id(wanted.table_id)
+        folder = f"{self._lake.warehouse}/{table_id}"
+        table = definition(self.free_name(namespace, name), wanted)
+        if wanted.location and uri_of(wanted.location) != location_of(f"{folder}/{FOLDER}").rstrip("/"):
+            raise refused(OWN_PLACE)
+        if not wanted.snapshots:
+            create(self._client, table, table_id)
+            return
+        try:
+            if wanted.refusal is not None:
+                raise wanted.refusal
+            found = read_append(folder, table_id, wanted.snapshots)
+            if not found.changes.is_append:  # Spark's CREATE OR REPLACE TABLE says that it overwrites
+                raise refused("the first snapshot of a table adds files, and does nothing else")
+        except InputError:
+            if give_up(self._client, table, table_id, wanted.snapshots[-1]):
+                return
+            raise
+        create_with_rows(self._client, table, found)
+
+    def _change(self, table: TableView, wanted: Wanted) -> None:
+        found = None
+        try:
+            if wanted.refusal is not None:
+                raise wanted.refusal
+            if table.meta.primary_key and wanted.snapshots:
+                raise refused(keyed(table.name))
+            if wanted.snapshots:
+                found = read_append(table.folder, table.table_id, wanted.snapshots)
+            if wanted.replaces:
+                self._replace(table, wanted, found)
+            else:
+                self._apply(table, wanted, found)
+        except (UnmetError, InputError, MetaServiceError) as error:
+            if isinstance(error, UnavailableError):
+                raise
+            if found is not None and find_version(self._client, found) is not None:
+                return
+            if is_moved(error):
+                raise UnmetError(f"{table.name} changed: {error}", moved=True) from error
+            comes_again = isinstance(error, ExhaustedError) or (isinstance(error, UnmetError) and error.moved)
+            if wanted.snapshots and not comes_again:  # a client that tries again needs its files
+                abandon(self._client, table.folder, table.table_id, wanted.snapshots)
+            raise
+
+    def _replace(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
+        """Whatever its rows are: of two clients that replace it at the same time the last one stands."""
+        if table.meta.primary_key:
+            raise refused(keyed(table.name))
+        if found is not None:
+            if not found.changes.is_append:
+                raise refused("the first snapshot of a replaced table adds files, and does nothing else")
+            if find_version(self._client, found) is not None:
+                return
+        schemas = self._catalog.schemas(table)
+        now = iceberg_schema(schema_named(table.meta, schemas, wanted.schema_id))
+        since = self._check(table.meta, schemas, wanted, is_there=False)
+        replace_table(self._client, new_definition(self._client, table.meta, wanted, now), schemas, found, since)
+
+    def _apply(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
+        meta, schemas = table.meta, self._catalog.schemas(table)
+        alteration, since = self.judged(table, schemas, wanted, found)
+        if alteration.ByteSize() and not wanted.appends:
+            raise refused("a commit that deletes rows changes neither the schema nor properties: make two commits")
+        if alteration.ByteSize():
+            meta = self._client.alter_table(meta.table_id, alteration, validate_only=True).table
+            then = schema_of(meta)
+            if wanted.schema is not None:
+                check_same(iceberg_schema(then), wanted.schema)
+            if found is not None:
+                check_append(meta, [*schemas, then], found)
+            alter(self._client, table.meta, alteration, since)
+            meta = table.refreshed().meta
+            schemas = list(self._client.list_schemas(table.table_id))
+        if found is not None:
+            found = replace(found, since=since)
+            if wanted.schema is not None:
+                found = under_schema(found, meta.schema_version)
+            if wanted.appends:
+                append(self._client, meta, schemas, found)
+            else:
+                change(table, schemas, found, self._catalog.shown_files(table))
+                if found.changes.hides:  # delete sets have taken their place
+                    abandon(self._client, table.folder, table.table_id, wanted.snapshots)
+
+    def judged(
+        self, table: TableView, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted, rows: Append | None
+    ) -> tuple[common_pb2.Alteration, int | None]:
+        """What a commit changes of the table's columns and properties, and the version whose rows it must still have.
+
+        Raises UnmetError where the table is not as the commit requires it.
+        """
+        meta = table.meta
+        now = iceberg_schema(schema_of(meta))
+        try:
+            alteration = self._alteration(meta, now, wanted)
+        except InputError:
+            self._check(meta, schemas, wanted, is_there=False)  # a table that changed is told first: to be loaded again
+            raise
+        is_there = wanted.schema is not None and not alteration.schema_changes
+        since = self._check(meta, schemas, wanted, is_there=is_there)
+        loaded = rows.loaded if rows is not None and wanted.appends_unchecked else None
+        if since is not None and loaded is not None and not repeats_appends(meta.properties):
+            since = min(since, loaded)
+        return alteration, since
+
+    def _alteration(self, meta: catalog_pb2.Table, now: Mapping[str, Any], wanted: Wanted) -> common_pb2.Alteration:
+        """Empty where the table is so already."""
+        found = common_pb2.Alteration()
+        if wanted.schema is not None:
+            found.schema_changes.extend(added_columns(now, wanted.schema))
+            if not found.schema_changes:
+                check_same(now, wanted.schema)
+        kept = kept_properties(wanted.properties)
+        found.set_properties.update({at: value for at, value in kept.items() if meta.properties.get(at) != value})
+        found.remove_properties.extend(one for one in kept_names(wanted.removed) if one in meta.properties)
+        comment = wanted.properties.get(COMMENT, "" if COMMENT in wanted.removed else meta.comment)
+        if comment != meta.comment:
+            found.comment = comment
+        return found
+
+    def _check(
+        self, meta: catalog_pb2.Table, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted, *, is_there: bool
+    ) -> int | None:
+        """Returns the version whose rows the table must still have.
+
+        `is_there`: the table has the schema that is wanted, as after the first half of a repeated commit.
+        """
+        state = TableState(
+            meta.name,
+            meta.table_id,
+            sequence_of(meta.head_version),
+            {one.name: sequence_of(one.version) for one in self._client.list_tags(meta.table_id)}
+            if any(one.get("ref", MAIN) != MAIN for one in wanted.requirements)
+            else {},
+            meta.schema_version,
+            last_column_id(schemas),
+            FIRST_PARTITION_ID - 1 + len(meta.partition_columns),
+        )
+        about_schema = ("assert-current-schema-id", "assert-last-assigned-field-id")
+        asked = [one for one in wanted.requirements if not (is_there and one.get("type") in about_schema)]
+        rebases = bool(wanted.snapshots) and wanted.appends and rebases_appends(meta.properties)
+        snapshot_id = check_requirements(state, asked, rebases=rebases)
+        if not wanted.appends and not wanted.replaces:
+            check_base(state, wanted.snapshots[0].parent_id)
+        if wanted.schema_id not in (None, meta.schema_version) and not wanted.replaces:
+            raise refused(
+                f"the schema {wanted.schema_id} can't become the current one: a commit adds the one that it sets"
+            )
+        if (wanted.specs or wanted.orders) and not wanted.replaces:
+            raise refused("the partition spec and the sort order of a table can't be changed")
+        place = location_of(f"{self._lake.warehouse}/{meta.table_id}/{FOLDER}").rstrip("/")
+        is_elsewhere = bool(wanted.location) and uri_of(wanted.location) != place
+        if wanted.table_id not in ("", meta.table_id) or is_elsewhere:
+            raise refused("the id and the place of a table can't be changed")
+        return None if snapshot_id is None else version_of(snapshot_id)
+
+
+def keyed(name: str) -> str:
+    return f"{name} has a primary key: upsert its rows with LakeTX (SQL on Spark, or the Python API)"
+
+
+def known_outcome(work: Callable[[], Answer]) -> Answer:
+    """Runs a commit. What clients may take for a failure did not happen: a doubt is a state that is unknown.
+
+    Where the service does not answer, nothing is known: the same commit may have been sent before, and taken place.
+    """
+    try:
+        return work()
+    except (CommitOutcomeUnknownError, UnavailableError) as error:
+        raise RestError(500, UNKNOWN, str(error)) from error
+    except UnmetError as error:
+        raise RestError(409, COMMIT_FAILED, str(error)) from error
+    except (MetaServiceError, InputError, RestError) as error:
+        raise problem_of(error) from error
+    except LakeTXError as error:
+        raise problem_of(error) from error
+    except Exception as error:
+        _log.exception("a commit ended with an error that was not foreseen")
+        raise RestError(500, UNKNOWN, f"{type(error).__name__}: the server's log says more") from error

@@ -1,0 +1,195 @@
+"""Imports Parquet files: they are registered where they are, never rewritten and never purged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from metaservice.client import MetaClient
+from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.errors import InputError
+from worker.commit.scopes import partitions_named
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import Write
+from worker.connection.table_view import TableView
+from worker.files.arrow_types import ARROW
+from worker.files.external_paths import check_outside
+from worker.files.footers import check_required, data_file, list_parquet, read_footers, top_leaves
+from worker.files.storage import storage
+
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+WORDS: Final = {kind: word for word, kind in ARROW.items()} | {
+    pa.large_string(): "string",
+    pa.large_binary(): "binary",
+    pa.string_view(): "string",
+    pa.binary_view(): "binary",
+}
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file: its location, its footer, and the values in its folder names (`day=2026-11-01`)."""
+
+    path: str
+    size: int
+    footer: Any
+    folders: Mapping[str, str | None]
+    columns: Mapping[str, str]
+
+
+def plan_import(table: TableView, found: Sequence[FoundFile]) -> Write:
+    def stage(stage: Stage) -> Staged:
+        partitions = partitions_named(table, [one.folders for one in found])
+        entries = []
+        for one, place in zip(found, partitions, strict=True):
+            if one.footer.num_rows:
+                entries.append(data_file(stage.meta, one.path, one.footer, one.size, external=True))
+                entries[-1].partition.CopyFrom(place)
+        check_required(stage.meta, entries)
+        return Staged(files=entries)
+
+    return Write(table, common_pb2.OPERATION_INSERT, stage, needs_spark=False)
+
+
+# -- what is there -----------------------------------------------------------------------------------------------------
+
+
+def find_files(client: MetaClient, path: str) -> list[FoundFile]:
+    """Refused before a footer is read where one of them is the lake's own."""
+    try:
+        files, root = storage(path)
+    except pa.ArrowInvalid as error:
+        raise InputError("PATH_INVALID", f"{path}: {error}") from error
+    info = files.get_file_info(root)
+    if info.type == fs.FileType.NotFound:
+        raise InputError("PATH_UNKNOWN", f"{path} does not exist")
+    infos = [info] if info.type == fs.FileType.File else list_parquet(files, root)
+    if not infos:
+        raise InputError("FILES_MISSING", f"there are no Parquet files at {path}")
+    insides = [one.path.removeprefix(root).strip("/") for one in infos]
+    if path.startswith("/"):
+        wholes = [os.path.realpath(one.path) for one in infos]
+    else:
+        wholes = [f"{path}/{inside}".rstrip("/") for inside in insides]
+    check_outside(client, wholes)
+    try:
+        footers = read_footers(files, [one.path for one in infos])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError("FILE_UNREADABLE", f"{path}: {error}") from error
+    found = []
+    for one, footer, inside, whole in zip(infos, footers, insides, wholes, strict=True):
+        found.append(FoundFile(whole, one.size, footer, folder_values(inside), file_columns(footer, whole)))
+    if len({tuple(one.folders) for one in found}) > 1:
+        raise InputError("PARTITION_INVALID", f"the folders below {path} don't name the same columns everywhere")
+    return found
+
+
+def folder_values(inside: str) -> dict[str, str | None]:
+    """The values in the folder names of `day=2026-11-01/region=eu/x.parquet`."""
+    found: dict[str, str | None] = {}
+    for part in inside.split("/")[:-1]:
+        name, equals, value = part.partition("=")
+        if equals:
+            found[unquote(name)] = None if value == NO_VALUE else unquote(value)
+    return found
+
+
+def file_columns(footer: Any, path: str) -> dict[str, str]:
+    leaves = top_leaves(footer)
+    found = {}
+    for one in footer.schema.to_arrow_schema():
+        leaf = leaves.get(one.name)
+        is_old_time = leaf is not None and footer.schema.column(leaf).physical_type == "INT96"
+        found[one.name] = "timestamp" if is_old_time else arrow_word(one.type, path)
+    return found
+
+
+def arrow_word(kind: Any, path: str) -> str:
+    """A file's type in the wire's words; refused where Spark can't read it as such."""
+    return type_text(_read_arrow(kind, path))
+
+
+def _read_arrow(kind: Any, path: str) -> Type:
+    if kind in WORDS:
+        return Atomic(WORDS[kind])
+    if pa.types.is_dictionary(kind):
+        return _read_arrow(kind.value_type, path)
+    if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
+        return Atomic("timestamp_ntz" if kind.tz is None else "timestamp")
+    if pa.types.is_decimal(kind) and kind.precision <= 38:
+        return Decimal(kind.precision, kind.scale)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return Array(_read_arrow(kind.value_type, path))
+    if pa.types.is_map(kind):
+        return Map(_read_arrow(kind.key_type, path), _read_arrow(kind.item_type, path))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return Struct(tuple(Field(one.name, _read_arrow(one.type, path)) for one in fields))
+    raise InputError("TYPE_NOT_SUPPORTED", f"{kind} in {path} has no counterpart in a table: write another type")
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def schema_of_files(found: Sequence[FoundFile]) -> str:
+    """The columns of the first file and of the folders, as `create_table` takes them."""
+    first = found[0]
+    folders = [(column, folder_type([one.folders[column] for one in found])) for column in first.folders]
+    return ", ".join(f"{quoted(column)} {word}" for column, word in [*first.columns.items(), *folders])
+
+
+def folder_type(values: Sequence[str | None]) -> str:
+    """bigint, date or string: the first type that fits all values."""
+    given = [value for value in values if value is not None]
+    if given and all(map(_is_integer, given)):
+        return "bigint"
+    return "date" if given and all(map(_is_date, given)) else "string"
+
+
+def _is_integer(value: str) -> bool:
+    """Whether the text is an integer in its usual form: "007" is a text."""
+    digits = value.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) < 19 and str(int(value)) == value
+
+
+def _is_date(value: str) -> bool:
+    try:
+        return date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
+
+
+def check_files(meta: catalog_pb2.Table, found: Sequence[FoundFile]) -> None:
+    if meta.primary_key:
+        raise InputError(
+            "TABLE_KEYED", f"{meta.name} has a primary key: its files are sorted and bucketed, so insert the rows"
+        )
+    for one in found:
+        check_columns(meta, one)
+
+
+def check_columns(meta: catalog_pb2.Table, one: FoundFile) -> None:
+    types = {column.name: column.type for column in meta.columns}
+    if set(one.folders) != set(meta.partition_columns):
+        raise InputError(
+            "PARTITION_INVALID",
+            f"the folders of {one.path} are {dict(one.folders)}, the table is partitioned by {meta.partition_columns}",
+        )
+    for name, word in one.columns.items():
+        if name not in types:
+            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}, which {one.path} has")
+        if name in one.folders:
+            raise InputError("COLUMN_TWICE", f"{one.path} has {name} in the file and in its folders")
+        if types[name].replace(" not null", "") != word:
+            raise InputError("SCHEMA_MISMATCH", f"{name} is {types[name]} in {meta.name}, and {word} in {one.path}")
+    for column in meta.columns:
+        if not column.nullable and column.name not in one.columns and column.name not in one.folders:
+            raise InputError("COLUMN_MISSING", f"{one.path} lacks {column.name}, which {meta.name} requires")

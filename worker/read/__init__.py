@@ -1,1 +1,0 @@
-"""Reads: versions, their entries and increments as DataFrames."""

@@ -1,0 +1,1 @@
+"""Table services: compaction, clustering, purge, fsck."""

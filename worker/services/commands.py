@@ -1,0 +1,154 @@
+"""`laketx purge run` and `laketx fsck`: the jobs that need storage and no Spark, as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from typing import Final
+
+from metaservice.cli.failures import CommandError, Exit, usage_failure
+from metaservice.cli.find import TABLE_ID, find_table
+from metaservice.cli.output import Session
+from worker.base.errors import InputError
+from worker.files.warehouse import adopt, check_mark, check_warehouse, describe, read_mark
+from worker.services.fsck import Fsck
+from worker.services.held_versions import held_versions
+from worker.services.purge import Purge, Report
+
+HOLDERS_SHOWN: Final = 20
+
+
+def run_purge(session: Session, table: str | None, warehouse: str | None, yes: bool, dry_run: bool) -> Exit:
+    place = warehouse_of(session, warehouse)
+    table_id = ""
+    if table is not None:
+        table_id = table if TABLE_ID.fullmatch(table) else find_table(session.client, table).table_id
+    with told():  # before anybody is asked
+        check_warehouse(session.client, place)
+    if not dry_run:
+        what = f"of {table}" if table_id else "of all tables"
+        session.confirm(f"Delete the files {what} in {place} that nothing needs any more?", yes=yes)
+
+    def say(what: str, path: str) -> None:
+        if dry_run and not session.as_json:
+            session.say(f"{what} {path}")
+
+    with told():
+        report = Purge(session.client, place, dry_run=dry_run, say=say).run(table_id)
+    if session.as_json:
+        session.show_json({**counts(report), "failures": report.failures, "dry_run": dry_run})
+    for failure in report.failures:
+        session.note(failure)
+    if not (session.as_json or session.settings.quiet):
+        say_held(session, table_id)
+    session.done(summary(report, would="would be " if dry_run else ""))
+    return Exit.REFUSED if report.failed else Exit.DONE
+
+
+def say_held(session: Session, table_id: str) -> None:
+    waiting = held_versions(session.client, table_id)
+    for sentence in islice(waiting, HOLDERS_SHOWN):
+        session.note(sentence)
+    if next(waiting, None) is not None:
+        session.note("`laketx pins list` shows who keeps more")
+
+
+def counts(report: Report) -> dict[str, int]:
+    return {
+        name: getattr(report, name) for name in ("files", "missing", "swept", "folders", "staged", "kept", "failed")
+    }
+
+
+def summary(report: Report, would: str) -> str:
+    gone = f", {report.missing} of them gone already" if report.missing else ""
+    staged = f"; {report.staged} tables that were staged and given up {would}dropped" if report.staged else ""
+    swept = f"{report.swept} left by ended transactions or generated long ago {would}swept"
+    return (
+        f"{report.files} files {would}purged{gone}; {swept}; "
+        f"{report.folders} folders of dropped tables {would}removed{staged}; {report.failed} failed"
+    )
+
+
+def run_fsck(
+    session: Session, table: str, warehouse: str | None, every: bool, no_footers: bool, quarantine: bool
+) -> Exit:
+    fsck = Fsck(
+        session.client,
+        warehouse_of(session, warehouse),
+        find_table(session.client, table),
+        footers=not no_footers,
+        all_versions=every,
+        quarantine=quarantine,
+    )
+    found = 0
+    with told():
+        for finding in fsck.run():
+            found += 1
+            if session.as_json:
+                session.show_json_lines([{"finding": finding.word, "path": finding.path, "facts": finding.facts}])
+            else:
+                session.say(str(finding))
+    if session.as_json:
+        session.show_json_lines([{"files": fsck.files, "findings": found, "quarantined": fsck.quarantined}])
+    session.done(f"checked {fsck.files} files: {found} findings, {fsck.quarantined} quarantined")
+    return Exit.CORRUPT if found else Exit.DONE
+
+
+def run_show_mark(session: Session, warehouse: str | None) -> Exit:
+    place = warehouse_of(session, warehouse)
+    with told():
+        mark = read_mark(place)
+    known = session.client.get_warehouse()
+    reason = ""
+    try:
+        check_mark(mark, known, place)
+    except InputError as error:
+        reason = error.reason
+    service = {"service_id": known.service_id, "history_epoch": known.history_epoch, "location": known.location}
+    if session.as_json:
+        session.show_json({"mark": asdict(mark) if mark is not None else None, "service": service, "reason": reason})
+    else:
+        session.say(f"{place} is marked by {describe(mark)}")
+        session.say(f"the service is {known.service_id}, history {known.history_epoch}")
+        if known.location:
+            session.say(f"its warehouse is {known.location}")
+    session.done(reason or "the warehouse is the service's")
+    return Exit.REFUSED if reason else Exit.DONE
+
+
+def run_adopt(session: Session, warehouse: str | None, yes: bool, dry_run: bool) -> None:
+    place = warehouse_of(session, warehouse)
+    try:
+        before = describe(read_mark(place))
+    except InputError:
+        before = "something else"
+    if dry_run:
+        session.say(f"would adopt warehouse {place}, which is marked by {before}")
+        return
+    session.confirm(
+        f"Mark {place} as this service's, so that it deletes files there? It is marked by {before}.", yes=yes
+    )
+    known = adopt(session.client, place)
+    answer = {"service_id": known.service_id, "history_epoch": known.history_epoch, "before": before}
+    session.done(f"adopted warehouse {place}", answer)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """A refusal of the worker as one of the command."""
+    try:
+        yield
+    except InputError as error:
+        raise CommandError(Exit.REFUSED, error.reason, str(error).removeprefix(f"{error.reason}: ")) from error
+
+
+def warehouse_of(session: Session, given: str | None) -> str:
+    """Where the data files lie: a folder with a service of its own is its own warehouse."""
+    named = given or session.environment.get("LAKETX_WAREHOUSE", "") or session.settings.folder
+    if not named:
+        raise usage_failure(
+            "--warehouse says where the data files lie", next_step="such as: --warehouse s3://bucket/lake"
+        )
+    return named

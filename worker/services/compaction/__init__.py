@@ -1,0 +1,1 @@
+"""Compaction and clustering: by hand, and as tasks of the service."""

@@ -1,0 +1,207 @@
+"""Compares the metadata of a table's files with storage, in both directions.
+
+    MISSING             a file in the metadata does not exist
+    SIZE_WRONG          its size differs from the registered one
+    FOOTER_UNREADABLE   it is not a complete Parquet file or delete set
+    ROWS_WRONG          its number of rows differs from the registered one
+    STRAY               nothing needs the file: no kept snapshot, no open or recently ended transaction
+
+It checks the newest version and tagged versions, or all kept versions. They are pinned meanwhile, so commits and the
+purge can go on. On request, strays are moved below `_quarantine` in the table's folder; they are never deleted.
+External files are checked where they are, and never moved. Files that begin with `.` or `_` (checksums, markers) are
+not strays. Memory holds the paths and sizes of the files in storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyroaring import BitMap64
+
+from metaservice.client import GoneError, MetaClient
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from worker.files.external_paths import check_no_link
+from worker.files.storage import make_folder, pages, storage, walk
+from worker.files.warehouse import check_warehouse
+
+QUARANTINE: Final = "_quarantine"
+NOT_OURS: Final = (f"{QUARANTINE}/", "_iceberg/")  # what is not the table's data
+THREADS: Final = 16
+AT_ONCE: Final = 1_000
+ASKED_AT_ONCE: Final = 10_000
+LEASE_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem that was found."""
+
+    word: str
+    path: str
+    facts: dict[str, str | int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join([self.word, self.path, *(f"{name}={fact}" for name, fact in self.facts.items())])
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A file as the metadata has it."""
+
+    path: str
+    size: int
+    rows: int
+    is_delete_set: bool
+
+    @property
+    def is_inside(self) -> bool:
+        return not (self.path.startswith(("/", "file:")) or "://" in self.path)
+
+
+class Fsck:
+    """One check of a table."""
+
+    def __init__(
+        self,
+        client: MetaClient,
+        warehouse: str,
+        table: catalog_pb2.Table,
+        *,
+        footers: bool = True,
+        all_versions: bool = False,
+        quarantine: bool = False,
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._warehouse = warehouse
+        self._files, root = storage(warehouse.rstrip("/"))
+        self._folder = f"{root}/{table.table_id}"
+        self._footers = footers
+        self._all_versions = all_versions
+        self._quarantine = quarantine
+        self._pins: list[str] = []
+        self.files = 0
+        self.quarantined = 0
+
+    def run(self) -> Iterator[Finding]:
+        """Refused without the service's mark: in another folder everything would be missing."""
+        check_warehouse(self._client, self._warehouse)
+        try:
+            versions = self._hold_versions()
+            there = self._list()
+            named: set[str] = set()
+            with ThreadPoolExecutor(THREADS, thread_name_prefix="laketx-fsck") as pool:
+                for version in versions:
+                    for page in pages(self._expected(version, named), AT_ONCE):
+                        for found in pool.map(lambda one: self._compare(one, there), page):
+                            yield from found
+                    for pin_id in self._pins:
+                        self._client.renew_pin(pin_id)
+            yield from self._strays(sorted(there.keys() - named), there)
+        finally:
+            for pin_id in self._pins:
+                self._client.unpin(pin_id)
+
+    def _hold_versions(self) -> list[int]:
+        """Pins the versions to check, the newest first."""
+        table_id = self._table.table_id
+        found = {self._hold(None), *(self._hold(tag.version) for tag in self._client.list_tags(table_id))}
+        for one in self._client.list_versions(table_id) if self._all_versions else ():
+            try:
+                found.add(self._hold(one.version))
+            except GoneError:
+                break
+        return sorted(found, reverse=True)
+
+    def _hold(self, version: int | None) -> int:
+        wanted = read_pb2.TableVersion(table_id=self._table.table_id, version=version)
+        pin = self._client.pin([wanted], lease_ms=LEASE_MS)
+        self._pins.append(pin.pin_id)
+        return pin.tables[0].version
+
+    # -- metadata to storage -------------------------------------------------------------------------------------------
+
+    def _expected(self, version: int, named: set[str]) -> Iterator[Expected]:
+        """The files that no earlier version had."""
+        for entry in self._client.list_files(self._table.table_id, version=version):
+            one = _expected_of(entry)
+            if one is not None and one.path not in named:
+                named.add(one.path)
+                self.files += 1
+                yield one
+
+    def _compare(self, one: Expected, there: dict[str, int]) -> list[Finding]:
+        files, path = (self._files, f"{self._folder}/{one.path}") if one.is_inside else storage(one.path)
+        size = there.get(one.path) if one.is_inside else None
+        size = _size_of(files, path) if size is None else size  # outside, or behind a link, or hidden by its name
+        if size is None:
+            return [Finding("MISSING", one.path)]
+        if size != one.size:
+            return [Finding("SIZE_WRONG", one.path, {"registered": one.size, "found": size})]
+        if not self._footers:
+            return []
+        try:
+            rows = _rows_of(files, path, is_delete_set=one.is_delete_set)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            return [Finding("FOOTER_UNREADABLE", one.path, {"error": str(error).splitlines()[0][:200]})]
+        if rows != one.rows:
+            return [Finding("ROWS_WRONG", one.path, {"registered": one.rows, "found": rows})]
+        return []
+
+    # -- storage to metadata -------------------------------------------------------------------------------------------
+
+    def _list(self) -> dict[str, int]:
+        """Sizes by path."""
+        start, found = len(self._folder) + 1, {}
+        for whole, size in walk(self._files, self._folder):
+            path = whole[start:]
+            is_hidden = path.rpartition("/")[2][0] in "._" or path.startswith(NOT_OURS)
+            if not is_hidden and "/_temporary/" not in path:
+                found[path] = size
+        return found
+
+    def _strays(self, paths: Sequence[str], there: dict[str, int]) -> Iterator[Finding]:
+        for asked in pages(iter(paths), ASKED_AT_ONCE):
+            told = self._client.check_paths(self._table.table_id, asked)
+            known = {*told.needed, *told.purgeable}
+            for path in asked:
+                if path not in known:
+                    facts: dict[str, str | int] = {"bytes": there[path]}
+                    if self._quarantine:
+                        facts["moved_to"] = self._set_aside(path)
+                    yield Finding("STRAY", path, facts)
+
+    def _set_aside(self, path: str) -> str:
+        target = f"{QUARANTINE}/{path}"
+        check_no_link(self._files, self._folder, f"{self._folder}/{target}")
+        make_folder(self._files, f"{self._folder}/{target}".rpartition("/")[0])
+        self._files.move(f"{self._folder}/{path}", f"{self._folder}/{target}")
+        self.quarantined += 1
+        return target
+
+
+def _expected_of(entry: common_pb2.LiveEntry) -> Expected | None:
+    """The expected file; None for what is stored in the metadata."""
+    if entry.HasField("file"):
+        one = entry.file
+        return None if one.inlined else Expected(one.path, one.bytes, one.rows, is_delete_set=False)
+    kept = entry.delete_set
+    return None if kept.bitmap else Expected(kept.path, kept.bytes, kept.rows, is_delete_set=True)
+
+
+def _size_of(files: Any, path: str) -> int | None:
+    info = files.get_file_info(path)
+    return int(info.size) if info.type == fs.FileType.File else None
+
+
+def _rows_of(files: Any, path: str, *, is_delete_set: bool) -> int:
+    if is_delete_set:
+        with files.open_input_stream(path) as stream:
+            return len(BitMap64.deserialize(stream.read()))
+    return int(pq.read_metadata(path, filesystem=files).num_rows)

@@ -1,1 +1,0 @@
-"""Writes: rows staged as files, and the transactions that commit them."""
