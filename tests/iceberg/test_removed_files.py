@@ -15,6 +15,7 @@ from tests.iceberg.writers import SCHEMA, Ducks, ids, made, numbers
 from tests.races.compactions import Compactions
 from tests.races.statements import TARGETS, Kind
 from tests.races.statements import statements as listed
+from worker.iceberg.commits.properties import RETRIES, kept_properties, repeats_appends
 
 exceptions = pytest.importorskip("pyiceberg.exceptions", reason="pyiceberg is not installed")
 ADDED, DELETED = 1, 2
@@ -128,9 +129,10 @@ def test_files_of_inlined_rows_stay(lake: Lake, server: Server) -> None:
             ours.delete(f"id = {number - 2}")
     ours.delete("id = 1")  # in a file of many commits
     operations = check_history(theirs.refresh())
-    counts = [len([path for path in live(theirs, one) if "/data/" in path]) for one in theirs.snapshots()]
-    assert max(counts) <= 32
+    data = [{path for path in live(theirs, one) if "/data/" in path} for one in theirs.snapshots()]
+    assert max(map(len, data)) <= 32
     assert operations.count("overwrite") == 2
+    assert data[-1] == data[-2], "a delete changes no file of rows"
     assert sorted(theirs.scan().to_arrow().column("id").to_pylist()) == ids(ours.refresh())
 
 
@@ -233,3 +235,8 @@ def test_an_append_is_tried_again_where_the_table_says_so(lake: Lake, server: Se
     theirs.append(numbers([1]))
     others.append(numbers([2]))
     assert ids(lake.table("shop.appended")) == [1, 2]
+
+
+@pytest.mark.parametrize(("retries", "repeats"), [(None, False), ("0", False), ("4", True)])
+def test_retries_of_a_table_allow_a_second_try(retries: str | None, repeats: bool) -> None:
+    assert repeats_appends({} if retries is None else kept_properties({RETRIES: retries})) == repeats

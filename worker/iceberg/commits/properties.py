@@ -9,6 +9,7 @@ from worker.iceberg.commits.requests import FORMAT_MIN, refused
 
 PREFIX: Final = "user.iceberg."
 APPEND_REBASE: Final = "iceberg.append_rebase"
+NO_RETRIES: Final = "0"
 RETRIES: Final = "commit.retry.num-retries"
 OWN: Final = frozenset({APPEND_REBASE})  # LakeTX's, under the same name
 COMMENT: Final = "comment"
@@ -64,7 +65,7 @@ def rebases_appends(kept: Mapping[str, str]) -> bool:
 
 def repeats_appends(kept: Mapping[str, str]) -> bool:
     """Whether an append may be tried again although rows changed since its client loaded the table."""
-    return f"{PREFIX}{RETRIES}" in kept
+    return kept.get(f"{PREFIX}{RETRIES}", NO_RETRIES) != NO_RETRIES
 
 
 def shown_properties(kept: Mapping[str, str]) -> dict[str, str]:
