@@ -56,7 +56,7 @@ def children_of(pid: int) -> list[int]:
         listed = [task.joinpath("children").read_text() for task in tasks]
     except OSError:
         return []
-    return [int(number) for one in listed for number in one.split() if "compact.child" in command_of(int(number))]
+    return [int(number) for one in listed for number in one.split() if "chunk_process" in command_of(int(number))]
 
 
 def command_of(pid: int) -> str:
@@ -166,7 +166,7 @@ def test_no_child_survives_a_killed_worker(lake: Lake, tmp_path: Path) -> None:
     worker.kill()
     worker.wait(WAIT_S)
     deadline = time.monotonic() + WAIT_S
-    while any("compact.child" in command_of(pid) for pid in children):
+    while any("chunk_process" in command_of(pid) for pid in children):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     pipe.with_suffix(".kept").replace(pipe)
