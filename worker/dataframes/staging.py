@@ -33,9 +33,8 @@ from worker.spark.session import files_by_jar, has_jar, with_settings
 
 SPARK_CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
 AT: Final = "_laketx_at"
-TASKS_LEAST: Final = (
-    common_pb2.LIMIT_BUCKETS_A_TASK
-)  # so many buckets are a task each, however few partitions the session shuffles to
+# So many buckets are a task each, however few partitions the session shuffles to.
+TASKS_LEAST: Final = common_pb2.LIMIT_BUCKETS_A_TASK
 MICROSECONDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 WRITE_SETTINGS: Final = MICROSECONDS | {
     "spark.sql.parquet.fieldId.write.enabled": "true",
