@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from laketx.pending_rows import APPLIED, Group, PendingRow, Row
+from metaservice.client.threads import start_thread
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.commit.transaction import Commit
@@ -64,8 +65,7 @@ class TableWriter:
         self._flushes = 0  # how many callers wait for everything
         self._is_closed = False
         self._broken: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="laketx-writer", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, "laketx-writer", self._end)
 
     def write(self, row: Row, *, sequence: int | None = None) -> PendingRow:
         """Takes a row, and returns what becomes its commit. Returns later while too many rows are waiting."""
@@ -97,12 +97,15 @@ class TableWriter:
 
     def close(self) -> None:
         """Commits what waits, and ends; raises if the writer broke."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        self._end()
         self._thread.join()
         if self._broken is not None:
             raise self._broken
+
+    def _end(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from metaservice.client.errors import ErrorKind, LakeTXError, MetaServiceError
+from metaservice.client.threads import start_thread
 from protos.laketx.v1 import transaction_pb2 as wire
 
 RENEWALS_PER_LEASE: Final = 3
@@ -60,8 +61,7 @@ class Heartbeat:
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="laketx-heartbeat", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._beat, "laketx-heartbeat", self.stop)
 
     def _beat(self) -> None:
         while not self._stopped:

@@ -29,6 +29,7 @@ from metaservice.client.errors import (
     build_unauthenticated,
     decode_rpc_error,
 )
+from metaservice.client.threads import start_thread
 from metaservice.client.tracing import Metadata
 from protos.laketx.v1 import transaction_pb2 as wire
 
@@ -73,7 +74,7 @@ class Session:
             METHOD, request_serializer=None, response_deserializer=wire.SessionResponse.FromString
         )
         self._stream = open_stream(self._frames(), metadata=metadata)
-        threading.Thread(target=self._read, name="laketx-session", daemon=True).start()
+        start_thread(self._read, "laketx-session", self.close)
 
     @property
     def is_broken(self) -> bool:

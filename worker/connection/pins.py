@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Final
 
 from metaservice.client import ErrorKind, LakeTXError, MetaClient, MetaServiceError, uuid7
+from metaservice.client.threads import start_thread
 from protos.laketx.v1 import common_pb2, read_pb2
 
 VERSIONS_PER_PIN: Final = common_pb2.LIMIT_PIN_VERSIONS
@@ -144,8 +145,7 @@ class ReaderPins:
 
     def close(self) -> None:
         """Ends all pins."""
-        self._stop.set()
-        self._bell.set()
+        _stop(self._stop, self._bell)
         with self._lock:
             held, self._pins = list(self._pins), OrderedDict()
         for pin_id in held:
@@ -170,12 +170,8 @@ class ReaderPins:
 
     def _begin_renewals(self) -> None:
         if self._thread is None and not self._stop.is_set():
-            self._thread = threading.Thread(
-                target=_keep_until_stopped, args=[weakref.ref(self), self._stop, self._bell]
-            )
-            self._thread.daemon = True
-            self._thread.name = "laketx-pins"
-            self._thread.start()
+            keep = partial(_keep_until_stopped, weakref.ref(self), self._stop, self._bell)
+            self._thread = start_thread(keep, "laketx-pins", partial(_stop, self._stop, self._bell))
 
     def _unpin(self, pin_id: str) -> None:
         try:
@@ -201,6 +197,11 @@ class ReaderPins:
             except (LakeTXError, ValueError) as error:  # a channel that was closed says ValueError
                 _log.debug("a pin was not renewed", extra={"pin_id": pin_id, "reason": str(error)})
         return min((pin.lease_ms for _, pin in held), default=60_000) / 1_000 / RENEWALS_PER_LEASE
+
+
+def _stop(stop: threading.Event, bell: threading.Event) -> None:
+    stop.set()
+    bell.set()
 
 
 def _keep_until_stopped(pins: weakref.ref[ReaderPins], stop: threading.Event, bell: threading.Event) -> None:

@@ -10,6 +10,12 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
+        "threads of a client live on while the interpreter ends",
+        "metaservice/client/threads.py",
+        (("@atexit.register\n", ""),),
+        own_tests=("tests/arrow/test_program_end.py",),
+    ),
+    Bug(
         "what the rows of an insert by Spark read of its table is no read",
         CATALOG + "write/StatementReads.java",
         (
