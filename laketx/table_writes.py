@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from laketx import spark_rows
     from worker.arrow.write import merge, updates, writes
-    from worker.dataframes import frame_writes, merges, row_changes
+    from worker.dataframes import catalog_changes, frame_writes
     from worker.dataframes.catalog_writes import CatalogWrite
     from worker.dataframes.frame_writes import OrderBy
 else:
@@ -36,9 +36,8 @@ else:
     updates = LazyModule("worker.arrow.write.updates")
     merge = LazyModule("worker.arrow.write.merge")
     writes = LazyModule("worker.arrow.write.writes")
+    catalog_changes = LazyModule("worker.dataframes.catalog_changes")
     frame_writes = LazyModule("worker.dataframes.frame_writes")
-    merges = LazyModule("worker.dataframes.merges")
-    row_changes = LazyModule("worker.dataframes.row_changes")
 
 Answer = TypeVar("Answer")
 
@@ -249,15 +248,15 @@ class Verbs(ABC, Generic[Answer]):
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
 
-        def plan(table: TableView) -> Write:
-            if self._uses_spark or not (where is None or isinstance(where, str)):
-                return row_changes.plan_update(table, set, where)
-            try:
-                return updates.plan_update(table, set, where)
-            except NotPlainError as error:
-                return _by_spark(lambda: row_changes.plan_update(table, set, where), error)
+        def by_spark() -> Answer:
+            return self._by_catalog(lambda table: catalog_changes.plan_update(table, set, where), options)
 
-        return self._do(plan, options)
+        if self._uses_spark or not (where is None or isinstance(where, str)):
+            return by_spark()
+        try:
+            return self._do(lambda table: updates.plan_update(table, set, where), options)
+        except NotPlainError as error:
+            return _by_spark(by_spark, error)
 
     def delete(
         self,
@@ -287,7 +286,7 @@ class Verbs(ABC, Generic[Answer]):
             )
         if isinstance(where, str) and not self._uses_spark and is_plain(where, self._meta):
             return self._do(lambda table: writes.plan_delete(table, where), options)
-        return self._do(lambda table: row_changes.plan_delete(table, where), options)
+        return self._by_catalog(lambda table: catalog_changes.plan_delete(table, where), options)
 
     def merge(self, source: AnyRows, on: str | list[str]) -> MergeBuilder[Answer]:
         """Begins a MERGE. `on` is one or more columns of both sides, or a condition on `target` and `source`.
@@ -296,22 +295,23 @@ class Verbs(ABC, Generic[Answer]):
         """
         given = Given(source)
 
-        def by_spark(table: TableView, clauses: tuple[Clause, ...]) -> Write:
-            merge = merges.Merge(spark_rows.of_rows(self._spark, given.held), on, clauses)
-            return given.noted(merges.plan_merge(table, merge), can_rerun=False)
-
         def run(clauses: tuple[Clause, ...], options: WriteOptions) -> Answer:
-            def plan(table: TableView) -> Write:
-                if is_spark(source):
-                    return by_spark(table, clauses)
-                try:
-                    return given.noted(merge.plan_merge(table, given.merge_source(table.meta), on, clauses))
-                except NotPlainError as error:
-                    if given.are_dicts:
-                        raise
-                    return _by_spark(lambda: by_spark(table, clauses), error)
+            def by_spark() -> Answer:
+                rows = spark_rows.of_rows(self._spark, given.held)
+                merge = catalog_changes.Merge(rows, on, clauses)
+                return self._by_catalog(lambda table: given.declared(catalog_changes.plan_merge(table, merge)), options)
 
-            return self._do(plan, options)
+            if is_spark(source):
+                return by_spark()
+            try:
+                return self._do(
+                    lambda table: given.noted(merge.plan_merge(table, given.merge_source(table.meta), on, clauses)),
+                    options,
+                )
+            except NotPlainError as error:
+                if given.are_dicts:
+                    raise
+                return _by_spark(by_spark, error)
 
         return MergeBuilder(run)
 
@@ -321,10 +321,10 @@ def _begun_first(given: Given, write: Write) -> Write:
     return given.noted(replace(write, is_one_call=False) if write.is_one_call and given.is_lazy else write)
 
 
-def _by_spark(plan: Callable[[], Write], why: NotPlainError) -> Write:
-    """What Spark plans; without it the error says what of the call needs it."""
+def _by_spark(work: Callable[[], Answer], why: NotPlainError) -> Answer:
+    """What Spark does; without it the error says what of the call needs it."""
     try:
-        return plan()
+        return work()
     except InputError as error:
         if error.reason != "SPARK_MISSING":
             raise

@@ -29,11 +29,11 @@ from worker.files.storage import remove_folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from worker.dataframes import catalog_writes, row_changes
+    from worker.dataframes import catalog_changes, catalog_writes
     from worker.dataframes.catalog_writes import CatalogWrite
 else:
+    catalog_changes = LazyModule("worker.dataframes.catalog_changes")
     catalog_writes = LazyModule("worker.dataframes.catalog_writes")
-    row_changes = LazyModule("worker.dataframes.row_changes")
 
 
 class MultiTableTransaction:
@@ -96,10 +96,10 @@ class MultiTableTransaction:
     def changes_by_sql(self, table_id: str) -> bool:
         return self._statements.changes(table_id)
 
-    def stage(self, write: CatalogWrite) -> Write:
+    def stage(self, write: CatalogWrite, version: int) -> Write:
         """Has the catalog write the files, for the commit at the end."""
         self._staged.append(f"{write.table.folder}/{self._txn_id}")
-        return catalog_writes.stage_catalog_write(write, self._txn_id)
+        return catalog_writes.stage_catalog_write(write, self._txn_id, version)
 
     def check_open(self) -> None:
         if self._is_over:
@@ -184,9 +184,7 @@ class TableInTransaction(ArrowMethods, Verbs[None]):
         The transaction loses if another one changed what was read here, even if it changes nothing in this table
         itself. Under `maxcompute` only the reads of tables count that the transaction changes.
         """
-        condition = row_changes.condition_read(self._table.view, where)
-        condition.changes_all = False
-        self.reads.append(condition)
+        self.reads.append(catalog_changes.condition_read(self._table.view, where))
         return self._table.read(version=self.version, where=where)
 
     def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
@@ -244,7 +242,7 @@ class TableInTransaction(ArrowMethods, Verbs[None]):
         self._check_change(options)
         planned = plan(self._table.view)
         self._note_columns(planned.table)
-        staged = self._txn.stage(planned)
+        staged = self._txn.stage(planned, self.version)
         self.plan = lambda _: staged
 
     def _do(

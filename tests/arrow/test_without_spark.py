@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
+
+from worker.base.lazy_modules import INSTEAD
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = """
@@ -105,6 +110,11 @@ def test_a_few_rows_are_read_without_loading_what_is_slow(tmp_path: Path) -> Non
     look = f"import sys; print(count, [name for name in {slow} if name in sys.modules])"
     story = f"import laketx; count = laketx.connect('lake').table('t').to_arrow(limit=1).num_rows; {look}"
     assert run(story, tmp_path) == (0, "1 []", "")
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_the_modules_that_need_spark_exist(name: str) -> None:
+    assert find_spec(name) is not None
 
 
 def test_what_needs_spark_says_what_to_use_instead(tmp_path: Path) -> None:

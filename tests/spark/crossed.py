@@ -12,9 +12,9 @@ from metaservice.client import ConflictError, uuid7
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import stored_rows
 from worker.commit.transaction import Write, run_writes
+from worker.dataframes.catalog_changes import plan_delete, plan_update
 from worker.dataframes.catalog_writes import CatalogWrite, stage_catalog_write
 from worker.dataframes.frame_writes import plan_insert, plan_overwrite
-from worker.dataframes.row_changes import plan_delete, plan_update
 from worker.services.compaction.compaction import Options, run, staged
 from worker.services.compaction.orders import Order
 
@@ -53,12 +53,12 @@ class Crossed:
     def update(self, version: int | None = None) -> None:
         key, value = min(self.rows), f"u{next(self._numbers)}"
         after = {**self.rows, key: value}
-        self._write(lambda: plan_update(self.table.refresh().view, {"v": f"'{value}'"}, f"id = {key}"), version, after)
+        self._stage(lambda: plan_update(self.table.refresh().view, {"v": f"'{value}'"}, f"id = {key}"), version, after)
 
     def delete(self, version: int | None = None) -> None:
         key = max(self.rows)
         after = {one: value for one, value in self.rows.items() if one != key}
-        self._write(lambda: plan_delete(self.table.refresh().view, f"id = {key}"), version, after)
+        self._stage(lambda: plan_delete(self.table.refresh().view, f"id = {key}"), version, after)
 
     def overwrite(self, version: int | None = None) -> None:
         new = {next(self._numbers): "all", next(self._numbers): "all"}
@@ -66,11 +66,10 @@ class Crossed:
 
     def _stage(self, plan: Callable[[], CatalogWrite], version: int | None, after: Rows) -> None:
         txn_id = uuid7()
-        self._write(lambda: stage_catalog_write(plan(), txn_id), version, after, txn_id)
 
-    def _write(self, plan: Callable[[], Write], version: int | None, after: Rows, txn_id: str | None = None) -> None:
         def planned() -> list[Write]:
-            return [plan() if version is None else plan().at(version)]
+            found = stage_catalog_write(plan(), txn_id, version)
+            return [found if version is None else found.at(version)]
 
         commit = run_writes(self.lake, planned, txn_id=txn_id)[0]
         self.rows = after

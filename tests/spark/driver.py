@@ -31,7 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 from laketx import Lake, connect
 from metaservice.client import Transaction, meta_client
 from protos.laketx.v1 import common_pb2
-from tests.spark.jobs import SCHEMA, attempt, run
+from tests.spark.jobs import SCHEMA, attempt, run_by
 from tests.spark.sessions import small_session
 
 Command = dict[str, Any]
@@ -142,7 +142,8 @@ def stop(lake: Lake, command: Command) -> None:
                 txn.table(command["table"]).update({"amount": "amount - 10"}, where="id = 1")
                 txn.table(command["other"]).update({"amount": "amount + 10"}, where="id = 1")
         else:
-            run(table, command["job"])
+            with lake.transaction() as txn:
+                run_by(lake.spark, txn.table(command["table"]), command["job"])
     elif where == "task":
         write(lake, command, stuck(lake.spark, command["mark"]))
     elif where == "read":

@@ -9,11 +9,15 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
 
 from laketx import Commit, ConflictError, Table
+from laketx.table_writes import Verbs
 
 SCHEMA = "id bigint, amount bigint, day string"
+Answer = TypeVar("Answer")
 Job = dict[str, Any]
 State = dict[int, tuple[int, str]]  # id: amount, day
 
@@ -55,8 +59,12 @@ def random_jobs(chance: random.Random, first_id: int, many: int) -> list[Job]:
 
 def run(table: Table, job: Job, *, on_conflict: Any = None) -> Commit:
     """By the front door."""
+    return run_by(table.lake.spark, table, job, on_conflict=on_conflict)
+
+
+def run_by(spark: SparkSession, table: Verbs[Answer], job: Job, *, on_conflict: Any = None) -> Answer:
+    """The same for a table in a transaction."""
     how: dict[str, Any] = {"on_conflict": on_conflict}
-    spark = table.lake.spark
     match job["do"]:
         case "insert":
             return table.insert(spark.createDataFrame([tuple(one) for one in job["rows"]], SCHEMA), **how)

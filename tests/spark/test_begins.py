@@ -1,4 +1,4 @@
-"""Writes on Spark begin at the version that they were planned from; see tests/arrow/test_begins.py.
+"""Writes without Spark begin at the version that they were planned from, in a session too: tests/arrow/test_begins.py.
 
 Those of the catalog begin when Spark analyses them; see test_sql_isolation.py.
 """
@@ -10,7 +10,6 @@ from typing import Final
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as sf
 
 from laketx import Commit, Lake, Table
 from tests.arrow.begins import before_begin, winners
@@ -20,8 +19,6 @@ ROWS: Final = pa.table({"id": [1, 2, 3], "n": [1, 2, 3]})
 VERBS: Final[dict[str, Callable[[Table], Commit]]] = {
     "truncate": lambda table: table.truncate(),
     "restore": lambda table: table.restore(version=1),
-    "update": lambda table: table.update({"n": 5}, where="id = 1"),
-    "delete": lambda table: table.delete(sf.col("id") == 1),
     "merge": lambda table: table.merge(ROWS, on="id").when_matched_delete().execute(),
     "upsert by merge": lambda table: (
         table.merge(ROWS, on="id").when_matched_update().when_not_matched_insert().execute()

@@ -14,8 +14,8 @@ from tests.spark.sessions import require_java
 TIMEOUT_S = 240.0
 
 
-# A table with a key, what is refused, the catalog, a job that is called off, and what is seen of jobs.
-QUICK = ["keyed", "refusals", "in_sql", "cancelled", "seen"]
+# A table with a key, what is refused, the catalog, and what is seen of jobs.
+QUICK = ["keyed", "refusals", "in_sql", "seen"]
 
 
 @pytest.mark.parametrize("parts", [QUICK, pytest.param([], marks=pytest.mark.long)], ids=["some", "all"])

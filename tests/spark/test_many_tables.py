@@ -57,3 +57,13 @@ def test_what_was_read_before_a_merge_counts_beside_what_the_merge_reads(
         source = spark.sql(f"select 2L as id, 0L as p, {total}L as v")
         mine.merge(source, on=["p", "id"]).when_matched_update().execute()
         table.delete("p = 1 and id = 7")
+
+
+def test_a_change_sees_the_version_of_its_transaction(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    table = lake.create_table(new_name(), "id bigint, v int", profile="delta_write_serializable")
+    table.insert(spark.range(2).selectExpr("id", "0 as v"))
+    with lake.transaction() as mine:
+        changed = mine.table(table.name)
+        table.insert(spark.range(2, 3).selectExpr("id", "0 as v"))
+        changed.update({"v": "v + 1"})
+    assert sorted((row["id"], row["v"]) for row in stored_rows(table)) == [(0, 1), (1, 1), (2, 0)]

@@ -4,13 +4,11 @@ import random
 from collections.abc import Callable
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from laketx import Commit, InputError, Lake, Table
-from laketx.table_writes import MergeBuilder
+from laketx import InputError, Lake, Table
 from tests.spark.sql import SqlReads
 from tests.spark.stored import stored_rows
-from worker.dataframes import merges
 
 Names = Callable[[], str]
 SCHEMA = "`order` bigint, `group` bigint, day string"
@@ -39,15 +37,12 @@ def make(lake: Lake, name: str, *, keyed: bool, parted: bool = False) -> Table:
 
 @pytest.mark.parametrize("parted", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
-def test_random_merges(
-    lake: Lake, spark: SparkSession, new_name: Names, monkeypatch: pytest.MonkeyPatch, keyed: bool, parted: bool
-) -> None:
+def test_random_merges(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool, parted: bool) -> None:
     chance = random.Random(31 + 2 * keyed + parted)
     table = make(lake, new_name(), keyed=keyed, parted=parted)
     rows: Rows = {key: (key, DAYS[key % 2]) for key in range(12)}
     table.insert(spark.createDataFrame([(key, *values) for key, values in rows.items()], SCHEMA))
     for _ in range(5):
-        monkeypatch.setattr(merges, "FEW", chance.choice((0, 10_000)))
         given: Rows = {
             key: (chance.choice((None, key, -key)), chance.choice(DAYS)) for key in chance.sample(range(20), 6)
         }
@@ -93,7 +88,6 @@ def test_a_merge_that_is_an_insert_by_key(lake: Lake, spark: SparkSession, new_n
     source = spark.createDataFrame([("mon", 1, 10), ("mon", 3, 30)], "DAY string, `order` bigint, `group` int")
     source = source.selectExpr("*", "'more' as other")
     merge = table.merge(source, on).when_not_matched_insert().when_matched_update()
-    assert merges.is_upsert(table.meta, merges.Merge(source, on, merge._clauses))
     commit = merge.execute()
     assert (commit.rows_staged, table.history(1)[0].operation) == (2, "MERGE")
     assert content(table) == {1: (10, "mon"), 2: (2, "tue"), 3: (30, "mon")}
@@ -103,26 +97,6 @@ def test_a_merge_that_is_an_insert_by_key(lake: Lake, spark: SparkSession, new_n
         with pytest.raises(InputError, match=reason):
             table.merge(twice, on).when_matched_update().when_not_matched_insert().execute()
     assert table.refresh().meta.head_version == commit.version
-
-
-def test_what_is_no_insert_by_key(lake: Lake, spark: SparkSession, new_name: Names) -> None:
-    table = make(lake, new_name(), keyed=True)
-    rows = spark.createDataFrame([(1, 1, "mon")], SCHEMA)
-    whole = table.merge(rows, "order").when_matched_update().when_not_matched_insert()
-    narrow = rows.withColumn("order", rows["`order`"].cast("int"))
-    others: list[tuple[DataFrame, str, MergeBuilder[Commit]]] = [
-        (rows, "day", whole),
-        (rows, f"target.{KEY} = source.{KEY}", whole),
-        (rows.drop("group"), "order", whole),
-        (narrow, "order", whole),
-        (rows, "order", table.merge(rows, "order").when_matched_update(condition="true").when_not_matched_insert()),
-        (rows, "order", table.merge(rows, "order").when_matched_update({"group": "1"}).when_not_matched_insert()),
-        (rows, "order", table.merge(rows, "order").when_not_matched_insert()),
-        (rows, "order", table.merge(rows, "order").when_matched_update()),
-    ]
-    assert merges.is_upsert(table.meta, merges.Merge(rows, "order", whole._clauses))
-    for source, on, merge in others:
-        assert not merges.is_upsert(table.meta, merges.Merge(source, on, merge._clauses))
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -137,10 +111,11 @@ def test_two_source_rows_for_one_row(lake: Lake, spark: SparkSession, new_name: 
         table.merge(twice, "order").when_matched_delete(condition="source.`group` = 5").when_matched_update(updating),
         table.merge(twice, "order").when_matched_delete(condition="source.`group` > 0"),
     ):
-        with pytest.raises(InputError, match="MERGE_AMBIGUOUS: 2 source rows match one row"):
+        with pytest.raises(InputError, match="MERGE_AMBIGUOUS: several source rows match one row"):
             merge.execute()
-    table.merge(twice, "order").when_matched_update(updating, condition="source.`group` = 6").execute()
-    assert content(table) == {1: (6, "mon"), 2: (2, "tue")}
+    with pytest.raises(InputError, match="MERGE_AMBIGUOUS"):  # as in SQL: it counts which rows match
+        table.merge(twice, "order").when_matched_update(updating, condition="source.`group` = 6").execute()
+    assert content(table) == {1: (1, "mon"), 2: (2, "tue")}
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -155,6 +130,19 @@ def test_a_matched_row_that_only_goes_may_have_several_source_rows(
     assert content(table) == {2: (2, "mon"), 3: (3, "tue"), 4: (4, "mon")}
     table.merge(twice.union(twice), "order").when_matched_delete().execute()
     assert content(table) == {2: (2, "mon"), 3: (3, "tue")}
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_merge_that_only_inserts(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
+    """To Spark it is an append; it tells how it ended, and takes its options, as any other one."""
+    table = make(lake, new_name(), keyed=keyed)
+    table.insert(spark.createDataFrame([(1, 1, "mon")], SCHEMA))
+    merge = table.merge(spark.createDataFrame([(1, 5, "tue"), (2, 6, "tue")], SCHEMA), "order").when_not_matched_insert()
+    commit = merge.execute(message="new ones", app_id="load", app_version=1)
+    assert content(table) == {1: (1, "mon"), 2: (6, "tue")}
+    assert (commit.version, commit.already_applied) == (2, False)
+    assert table.history()[0].message == "new ones"
+    assert merge.execute(app_id="load", app_version=1).already_applied
 
 
 @pytest.mark.parametrize("keyed", [False, True])

@@ -1,4 +1,4 @@
-"""What the worker says of rows: keys as buckets go by them, ranges of ids, kinds of reads; and what comes of it."""
+"""What the worker says of rows: keys as buckets go by them, ranges of ids; and what comes of it."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from laketx import ConflictError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
-from worker.arrow.write.row_level import changes_all, key_sets
+from worker.arrow.write.row_level import key_sets
 from worker.files.delete_sets import ranges_of
 
 Names = Callable[[], str]
@@ -92,17 +92,3 @@ def test_ranges_hold_every_id_and_are_cut_where_the_gaps_are_widest() -> None:
     assert [(one.first, one.last) for one in ranges_of(ids, most=2)] == [(1, 1_000), (2**40, 2**40)]
     assert [(one.first, one.last) for one in ranges_of(ids, most=1)] == [(1, 2**40)]
     assert [(one.first, one.last) for one in ranges_of(BitMap64([7]))] == [(7, 7)]
-
-
-@pytest.mark.parametrize(
-    ("expression", "plain"),
-    [
-        ("id = 7", True),
-        (None, True),
-        ("selected = 1", True),
-        ("id IN (SELECT id FROM other)", False),
-        ("amount > (select max(amount) from other)", False),
-    ],
-)
-def test_a_subquery_reads_more_than_it_changes(expression: str | None, plain: bool) -> None:
-    assert changes_all(expression) is plain

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from laketx import Lake, connect
 from tests.spark.sql import SqlReads
 from tests.spark.stored import live
-from worker.dataframes.staging import MICROSECONDS, WRITE_SETTINGS
+from worker.dataframes.catalog_writes import OWN_SETTINGS
+from worker.dataframes.export import MICROSECONDS
 from worker.spark.session import GROUP_PROPERTIES, job_group, with_settings
 
 DAYS = "spark.sql.parquet.datetimeRebaseModeInWrite"
@@ -34,7 +35,7 @@ def test_writes_exports_and_reads_put_settings_back(
 ) -> None:
     """What the user had set, and what was not set at all."""
     (time_type,) = MICROSECONDS
-    keys = list(WRITE_SETTINGS)
+    keys = [time_type, DAYS, *OWN_SETTINGS]
     spark.conf.set(DAYS, "LEGACY")
     spark.conf.unset(time_type)
     try:
@@ -42,6 +43,7 @@ def test_writes_exports_and_reads_put_settings_back(
         assert (before[DAYS], before[time_type]) == ("LEGACY", None)
         table = lake.create_table(new_name(), "id bigint, at timestamp")
         table.insert(spark.range(3).selectExpr("id", "timestamp'2026-11-01 00:00:00' as at"))
+        table.update({"id": "id + 1"}, where="id = 2")
         table.export(tmp_path / "out")
         assert table.read().count() == 3
         assert {key: spark.conf.get(key, None) for key in keys} == before

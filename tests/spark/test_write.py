@@ -1,6 +1,5 @@
 """Writes that read nothing, on both kinds of table, against what the files hold."""
 
-import threading
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,11 +14,8 @@ from pyspark.sql import functions as sf
 
 from laketx import Commit, ConflictError, InputError, Lake, Table, connect
 from metaservice.client import MetaServiceError
-from protos.laketx.v1 import common_pb2
 from tests.spark.held import Held
 from tests.spark.stored import by, file_rows, live, staged_folders, stored_rows
-from worker.commit.transaction import WriteOptions
-from worker.connection.table_view import TableView
 from worker.spark.column_types import FIELD_ID
 
 Names = Callable[[], str]
@@ -287,32 +283,6 @@ def test_several_tables_all_or_nothing(lake: Lake, spark: SparkSession, new_name
         txn.table(two.name).delete("id = 7")
         two.insert(spark.range(1))
     assert (len(stored_rows(one)), len(stored_rows(two))) == (1, 3)
-
-
-def test_a_doomed_write_stops_its_job(lake: Lake, spark: SparkSession, new_name: Names) -> None:
-    table = lake.create_table(new_name(), "id bigint")
-    with pytest.raises(ConflictError):
-        table._do(lambda one: doomed(one, spark), WriteOptions())
-    assert table.refresh().meta.head_version == 1
-
-
-def doomed(table: TableView, spark: SparkSession) -> Any:
-    """An overwrite-like update whose job would take minutes; the service dooms it at once."""
-    from worker.commit.stages import Stage, Staged  # noqa: PLC0415
-    from worker.commit.transaction import Write  # noqa: PLC0415
-
-    def stage(stage: Stage) -> Staged:
-        other = threading.Thread(target=lambda: Table(table.lake, table.meta).insert(spark.range(1)))
-        other.start()
-        other.join()
-        txns = table.lake.client._heartbeat._leased
-        answer = table.lake.client.renew(stage.txn_id)
-        txns[stage.txn_id].renewed(answer)
-        spark.range(10**13).agg(sf.sum(sf.hash("id"))).collect()
-        return Staged()
-
-    reads = [common_pb2.Read()]
-    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=reads)
 
 
 def test_all_types_come_back(lake: Lake, spark: SparkSession, new_name: Names) -> None:

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from laketx import InputError, Lake, Table
 from tests.spark.stored import live, row_ids, staged_folders, stored_rows
-from worker.files import delete_sets
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, amount bigint, day string"
+MANY = 3_000_000  # of which more are hidden than an entry has room for
 DAYS = ("mon", "tue", None)
 Rows = dict[int, tuple[int | None, str | None]]
 
@@ -140,19 +140,16 @@ def test_bad_changes_are_refused_before_a_job(lake: Lake, spark: SparkSession, n
     assert (staged_folders(table), table.refresh().meta.head_version) == (folders, 1)
 
 
-def test_a_large_delete_set_is_kept_in_a_file(
-    lake: Lake, spark: SparkSession, new_name: Names, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delete_sets, "INLINE_BYTES_MAX", 1_000)
+def test_a_large_delete_set_is_kept_in_a_file(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     table = lake.create_table(new_name(), "id bigint")
-    table.insert(spark.range(60_000, numPartitions=2))
+    table.insert(spark.range(MANY, numPartitions=2))
     table.delete("id % 7 = 3 or hash(id) % 3 = 0")
     [found] = [entry.delete_set for entry in live(table) if entry.HasField("delete_set")]
     assert (found.bitmap, len(found.touches)) == (b"", 2)
     assert found.bytes == (Path(table.folder) / found.path).stat().st_size
     kept = len(stored_rows(table))
-    assert kept == 60_000 - found.rows
-    assert kept == spark.range(60_000).where("not (id % 7 = 3 or hash(id) % 3 = 0)").count()
+    assert kept == MANY - found.rows
+    assert kept == spark.range(MANY).where("not (id % 7 = 3 or hash(id) % 3 = 0)").count()
     assert table.read().count() == kept
 
 

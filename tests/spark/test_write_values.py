@@ -2,7 +2,7 @@
 
 import io
 from datetime import UTC, date, datetime
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +21,6 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
 from worker.commit.conflict_policies import policy_for
-from worker.commit.staged_files import first_duplicate
 from worker.files.footers import column_stats, list_parquet
 from worker.files.storage import storage
 from worker.spark.column_types import ATOMIC, FIELD_ID, parse_type, type_text
@@ -136,20 +135,6 @@ def test_bounds_of_reals(values: list[float | None]) -> None:
         assert not any(stats.HasField(name) and getattr(stats, name).real != 1.0 for name in ("min", "max"))
     if values == [0.0]:
         assert str(stats.min.real) == "-0.0"
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from("abc")), max_size=8), st.integers(1, 4))
-def test_duplicates_of_sorted_keys_are_found(keys: list[tuple[int, str]], group: int) -> None:
-    keys = sorted(keys)
-    files, path = fs._MockFileSystem(), "f.parquet"
-    table = pa.table(
-        {"k": pa.array([k for k, _ in keys], pa.int64()), "s": pa.array([s for _, s in keys], pa.string())}
-    )
-    with files.open_output_stream(path) as out:
-        pq.write_table(table, out, row_group_size=group)
-    twice = [key for key, following in pairwise(keys) if key == following]
-    found = first_duplicate(files, path, ["k", "s"], rows_at_once=group)
-    assert found == ({"k": twice[0][0], "s": twice[0][1]} if twice else None)
 
 
 def test_policies() -> None:

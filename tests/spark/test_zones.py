@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from laketx import InputError, Lake, Table
 from tests.spark.stored import live
-from worker.dataframes import small_writes
 
 Names = Callable[[], str]
 Zone = Callable[[str], None]
@@ -53,12 +52,11 @@ def make(lake: Lake, name: str, *, keyed: bool) -> Table:
     )
 
 
-@pytest.mark.parametrize("kind", ["append", "keyed", "few"])
+@pytest.mark.parametrize("kind", ["append", "keyed"])
 def test_the_hour_that_comes_twice_is_two_partitions(
-    lake: Lake, spark: SparkSession, new_name: Names, zone: Zone, monkeypatch: pytest.MonkeyPatch, kind: str
+    lake: Lake, spark: SparkSession, new_name: Names, zone: Zone, kind: str
 ) -> None:
     zone("Europe/Berlin")
-    monkeypatch.setattr(small_writes, "ROWS_MAX", 20_000 if kind == "few" else 0)
     table = make(lake, new_name(), keyed=kind != "append")
     insert(table, (1, FIRST), (2, AGAIN), (3, FIRST), (4, AGAIN))
     assert places(table) == [us(FIRST), us(AGAIN)]

@@ -22,12 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from laketx import ConflictError, InputError, Lake, Table, connect
-from protos.laketx.v1 import common_pb2
 from tests.spark.sessions import SMALL, small_session
-from worker.commit.stages import Stage, Staged
-from worker.commit.transaction import Write, WriteOptions
-from worker.connection.table_view import TableView
-from worker.dataframes.staging import WRITE_SETTINGS
+from worker.dataframes.catalog_writes import OWN_SETTINGS
 from worker.spark.catalog_jar import jar_setting
 from worker.spark.session import counting, is_classic
 
@@ -39,15 +35,15 @@ def main(master: str, folder: Path, names: list[str]) -> None:
     spark = connect_session() if master == "connect" else small_session(master)
     assert is_classic(spark) == (master != "connect")
     with connect(folder / "lake", spark, user="ana") as lake:
-        before = {key: spark.conf.get(key, None) for key in WRITE_SETTINGS}
+        before = {key: spark.conf.get(key, None) for key in OWN_SETTINGS}
         play(lake, folder, names)
-        assert {key: spark.conf.get(key, None) for key in WRITE_SETTINGS} == before, "put back"
+        assert {key: spark.conf.get(key, None) for key in OWN_SETTINGS} == before, "put back"
     spark.stop()
 
 
 def play(lake: Lake, folder: Path, names: Sequence[str]) -> None:
     parts = (
-        keyed, appended, several_tables, refusals, conflicts, in_and_out, in_sql, streamed, compacted, cancelled, seen,
+        keyed, appended, several_tables, refusals, conflicts, in_and_out, in_sql, streamed, compacted, seen,
     )  # fmt: skip
     for part in parts:
         if names and part.__name__ not in names:
@@ -251,34 +247,6 @@ def compacted(lake: Lake, folder: Path) -> None:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def doomed(table: TableView) -> Write:
-    """An update whose job would take minutes; it is doomed as soon as the job runs."""
-    spark = table.lake.spark
-
-    def stage(stage: Stage) -> Staged:
-        other = threading.Thread(target=lambda: Table(table.lake, table.meta).insert(spark.range(1)))
-        other.start()
-        other.join()
-        answer = table.lake.client.renew(stage.txn_id)
-        txn = table.lake.client._heartbeat._leased[stage.txn_id]
-        handler: Any = lambda **_: txn.renewed(answer)  # noqa: E731 - the type is Spark's own
-        spark.registerProgressHandler(handler)
-        try:
-            spark.range(10**13).agg(sf.sum(sf.hash("id"))).collect()
-        finally:
-            spark.removeProgressHandler(handler)
-        return Staged()
-
-    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[common_pb2.Read()])
-
-
-def cancelled(lake: Lake, folder: Path) -> None:
-    """Told that it is doomed, a write interrupts its job of minutes."""
-    table = lake.create_table("sales.slow", "id bigint")
-    refused(lambda: table._do(doomed, WriteOptions()), ConflictError, "winner")
-    assert lake.spark.range(3).count() == 3
-
-
 def seen(lake: Lake, folder: Path) -> None:
     """Progress is counted for the thread that waits, and lines of the log have their facts."""
     heard = logging.getLogger("laketx.worker")
@@ -290,11 +258,11 @@ def seen(lake: Lake, folder: Path) -> None:
         other.start()
         other.join()
         assert count() == (0, 0)
-        lake.table("sales.slow").insert(lake.spark.range(0, 160_000, numPartitions=16))
+        lake.create_table("sales.slow", "id bigint").insert(lake.spark.range(0, 160_000, numPartitions=16))
         done, known = count()
     assert 0 < done <= known, "the last tasks may end unheard, not all sixteen"
     facts = [(one.table, one.version) for one in listener.buffer if "committed" in one.getMessage()]  # type: ignore[attr-defined]
-    assert facts == [("sales.slow", 2)]
+    assert facts == [("sales.slow", 1)]
 
 
 if __name__ == "__main__":

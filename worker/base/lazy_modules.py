@@ -20,13 +20,14 @@ from worker.base.errors import InputError
 
 SPARK: Final = ("pyspark", "py4j")
 WRITES: Final = "append, upsert, overwrite and delete write without it"
+CHANGES: Final = f"{WRITES}, a delete by keys or by a plain condition; update and merge where expressions are plain"
 INSTEAD: Final = {  # by module: what does the same, or nearly so, without Spark
     "worker.dataframes.scan": "to_arrow, to_pandas and to_polars read a version without it",
     "worker.dataframes.changes": "to_arrow(since=…, mode=…), of a cursor cursor.to_arrow(…), has the rows without it",
     "laketx.spark_rows": WRITES,
     "worker.dataframes.frame_writes": WRITES,
-    "worker.dataframes.row_changes": f"{WRITES}, a delete by keys or by a plain condition",
-    "worker.dataframes.merges": "upsert replaces and adds rows by key without it, merge where expressions are plain",
+    "worker.dataframes.catalog_changes": CHANGES,
+    "worker.dataframes.catalog_writes": CHANGES,
     "worker.dataframes.export": "`laketx export` and to_batches need none",
     "worker.connection.defaults": "a plain constant, such as 0 or 'new', is a default without it",
     "worker.spark.column_types": "columns are also words, such as 'id bigint', or a schema of Arrow",

@@ -84,7 +84,7 @@ def _declared(table: TableView, found: Sequence[NotedRead]) -> RowsRead:
 def with_reads(write: Write, notes: Notes) -> Write:
     """The write with what its rows have read so far, and with what they read while it is staged."""
     begun = reads_of(write.table, notes)
-    are_all = declares_all(write.table, by_spark=write.needs_spark)
+    are_all = declares_all(write.table, by_spark=False)
     others = reads_elsewhere(write.table, notes) if are_all else []
     known = _noted_elsewhere(write.table, notes)
     work = write.stage

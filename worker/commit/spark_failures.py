@@ -8,21 +8,17 @@ from pyspark.errors import PySparkException
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.commit.casts import explain_cast
-from worker.commit.not_null import explain_null
 
 DATA_EXCEPTION: Final = (
     "22"  # SQL's class of states for values: an overflow, a division by zero, a text that is no number
 )
 RAISED: Final = "P0001"  # by raise_error
-OURS: Final = "LAKETX_"
 
 
 def explain(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
     """The error; None if values were not the cause."""
-    found = explain_null(error, meta) or explain_cast(error, meta)
-    if found is not None or not isinstance(error, PySparkException) or OURS in str(error):
-        return found
+    if not isinstance(error, PySparkException):
+        return None
     state = error.getSqlState() or ""
     if state.startswith(DATA_EXCEPTION) or state == RAISED:
         said = (error.getMessage() or str(error)).strip()

@@ -11,11 +11,11 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, MetaServiceError, Transaction
 from metaservice.client.features import INLINED_ROWS
@@ -23,7 +23,6 @@ from metaservice.client.retries import Backoff
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.errors import InputError, lost_race, word
-from worker.base.lazy_modules import LazyModule
 from worker.base.logs import tell
 from worker.base.values import moment_of
 from worker.commit import spans
@@ -31,11 +30,6 @@ from worker.commit.conflict_policies import OnConflict, policy_for
 from worker.commit.stages import Stage, Staged
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
-
-if TYPE_CHECKING:
-    from worker.commit import spark_work
-else:
-    spark_work = LazyModule("worker.commit.spark_work")
 
 ATTEMPTS_MAX: Final = int(common_pb2.LIMIT_ATTEMPTS)
 BACKOFF: Final = Backoff(base_s=0.1, longest_s=5.0)
@@ -94,7 +88,6 @@ class Write:
     restore_version: int = 0
     read_version: int | None = None
     app: common_pb2.AppVersion | None = None
-    needs_spark: bool = True
     is_one_call: bool = False  # a blind INSERT of few rows, which are sent with the commit
     elsewhere: Sequence[Write] = ()  # of tables that it read besides, each an UPDATE that changes nothing
     has_all_columns: bool = False  # its rows need no defaults, which may have changed since the table was looked at
@@ -350,16 +343,13 @@ def _attempt(
                 _tell(write, "begins", stage.read_version, txn.txn_id)
             if stops and txn.doomed is not None:
                 raise ConflictError(txn.doomed)
-            by_spark = [f"{_operation(one)} {one.meta.name}" for one in writes if one.stage and one.needs_spark]
-            watched = spark_work.watched(lake, txn, by_spark, stops=stops) if by_spark else nullcontext()
-            with watched:
-                for write, stage in zip(writes, stages, strict=True):
-                    if write.stage is not None:
-                        with _staging(write, stage):
-                            stage.staged = (spark_work.staged if write.needs_spark else _staged)(write.stage, stage)
-                        _register(txn, write, stage.staged)
-                        staged = f"staged {stage.staged.rows()} rows"
-                        _tell(write, staged, stage.read_version, txn.txn_id, logging.DEBUG)
+            for write, stage in zip(writes, stages, strict=True):
+                if write.stage is not None:
+                    with _staging(write, stage):
+                        stage.staged = write.stage(stage)
+                    _register(txn, write, stage.staged)
+                    staged = f"staged {stage.staged.rows()} rows"
+                    _tell(write, staged, stage.read_version, txn.txn_id, logging.DEBUG)
             committed = txn.commit(_changes(writes, stages), cursors)
         applied = {one.table_id for one in committed.tables if one.already_applied}
         keeps_files = not applied
@@ -383,10 +373,6 @@ def _attempt(
 
 def _staging(write: Write, stage: Stage) -> AbstractContextManager[None]:
     return spans.stage(_operation(write), write.meta, stage)
-
-
-def _staged(work: Callable[[Stage], Staged], stage: Stage) -> Staged:
-    return work(stage)
 
 
 def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb2.Change]:

@@ -10,9 +10,9 @@ from worker.connection.table_view import TableView
 
 def plan_truncate(table: TableView, where: Partitions) -> Write:
     scope = scope_without_rows(table, where, "a truncate")
-    return Write(table, common_pb2.OPERATION_TRUNCATE, scope=scope, needs_spark=False)
+    return Write(table, common_pb2.OPERATION_TRUNCATE, scope=scope)
 
 
 def plan_restore(table: TableView, version: int, where: Partitions) -> Write:
     scope = scope_without_rows(table, where, "a restore")
-    return Write(table, common_pb2.OPERATION_RESTORE, scope=scope, restore_version=version, needs_spark=False)
+    return Write(table, common_pb2.OPERATION_RESTORE, scope=scope, restore_version=version)

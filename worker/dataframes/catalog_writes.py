@@ -19,7 +19,7 @@ from typing import Final
 
 from google.rpc import error_details_pb2, status_pb2
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 from metaservice.client import CommitOutcomeUnknownError, LakeTXError, MetaServiceError, uuid7
 from metaservice.client.errors import decode_status
@@ -44,10 +44,14 @@ OWN_SETTINGS: Final = {  # what a write means must not depend on the session
     "spark.sql.defaultColumn.useNullsForMissingDefaultValues": "true",
 }
 _REFUSAL: Final = re.compile(r"(?:^|\) |: )([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+): (.+)", re.DOTALL)
+_MANY_MATCHES: Final = "MERGE_CARDINALITY_VIOLATION"
+IF_TWICE: Final = "two source rows have it: keep one of them, for example with source.dropDuplicates([…])"
 _NO_NULL: Final = "NOT_NULL_ASSERT_VIOLATION"
 _OVERFLOW: Final = "CAST_OVERFLOW_IN_TABLE_INSERT"
 _NO_FIT: Final = ("INCOMPATIBLE_DATA_FOR_TABLE", "DATATYPE_MISMATCH")
 
+INSERT, OVERWRITE, DELETE, UPDATE, MERGE = "insert", "overwrite", "delete", "update", "merge"
+VERSION: Final = "version"  # an option: a change of rows sees the table at this one
 NOTHING: Final = RowsRead()
 
 Run = Callable[[str, Mapping[str, str]], None]
@@ -78,17 +82,6 @@ class CatalogWrite:
         return replace(self, read=whole, elsewhere=(*self.elsewhere, *elsewhere))
 
 
-def with_clause(options: Mapping[str, str]) -> str:
-    """The options as SQL has them behind the name of a table: `WITH ('message' = 'a load')`."""
-    texts = [f"{_literal(name)} = {_literal(value)}" for name, value in options.items()]
-    return f"WITH ({', '.join(texts)})" if texts else ""
-
-
-def _literal(text: str) -> str:
-    """A text as SQL, whatever the session says of backslashes."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -> Commit:
     """Runs the statement as one transaction.
 
@@ -112,9 +105,15 @@ def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -
     raise AssertionError("the last attempt returns or raises")
 
 
-def stage_catalog_write(write: CatalogWrite, txn_id: str) -> Write:
-    """Has the statement stage its files under the transaction that commits them, with the change that is returned."""
-    outcome = _run(write, {"stage": txn_id})
+def stage_catalog_write(write: CatalogWrite, txn_id: str, version: int | None = None) -> Write:
+    """Has the statement stage its files under the transaction that commits them, with the change that is returned.
+
+    `version`: which one of the table a change of its rows sees.
+    """
+    options = {"stage": txn_id}
+    if version is not None and write.operation not in (INSERT, OVERWRITE):
+        options[VERSION] = str(min(version, int(write.options.get(VERSION, version))))
+    outcome = _run(write, options)
     intent = transaction_pb2.BeginTransactionRequest.FromString(outcome.begin).tables[0]
     files = transaction_pb2.RegisterFilesRequest.FromString(outcome.files)
     change = transaction_pb2.CommitTransactionRequest.FromString(outcome.commit).changes[0]
@@ -122,14 +121,11 @@ def stage_catalog_write(write: CatalogWrite, txn_id: str) -> Write:
     def stage(_: Stage) -> Staged:
         return Staged(list(files.files), list(files.delete_sets), list(change.key_sets))
 
-    return Write(
-        write.table,
-        intent.operation,
-        stage,
-        rows_read=list(change.reads),
-        rows_version=intent.read_version,
-        scope=change.scope if change.HasField("scope") else None,
-    )
+    scope = change.scope if change.HasField("scope") else None
+    if write.operation not in (INSERT, OVERWRITE) and VERSION not in write.options:
+        return Write(write.table, intent.operation, stage, reads=list(change.reads), scope=scope)
+    rows_read, seen = list(change.reads), intent.read_version
+    return Write(write.table, intent.operation, stage, rows_read=rows_read, rows_version=seen, scope=scope)
 
 
 def _options_of(options: WriteOptions) -> dict[str, str]:
@@ -196,9 +192,9 @@ def _commit(write: CatalogWrite, outcome: Outcome) -> Commit:
 def _error(error: Exception, outcome: Outcome | None, write: CatalogWrite) -> Exception | None:
     """The error that says it; None: that of Spark does."""
     if outcome is not None:
-        return _refusal(outcome, write.table)
+        return _refusal(outcome, write)
     if isinstance(error, PySparkException) and error.getCondition():
-        return _of_spark(error, write.meta)
+        return _of_spark(error, write)
     match = _REFUSAL.search(_said(error))
     if match is None:
         return None
@@ -206,7 +202,8 @@ def _error(error: Exception, outcome: Outcome | None, write: CatalogWrite) -> Ex
     return InputError(refusal.reason, match[2].strip())
 
 
-def _refusal(outcome: Outcome, table: TableView) -> Exception:
+def _refusal(outcome: Outcome, write: CatalogWrite) -> Exception:
+    table = write.table
     if not outcome.answer:
         return CommitOutcomeUnknownError(outcome.txn_id)
     reply = transaction_pb2.SessionReply.FromString(outcome.answer)
@@ -215,7 +212,11 @@ def _refusal(outcome: Outcome, table: TableView) -> Exception:
         is_own = conflict.table_id in ("", table.table_id)
         name = table.name if is_own else table.client.get_table(table_id=conflict.table_id).name
         return lost_race(conflict, name, outcome.attempts)
-    return _decoded(reply.error)
+    error = _decoded(reply.error)
+    if write.operation == MERGE and isinstance(error, InputError) and error.reason == "KEY_TWICE":
+        said = str(error).partition(": ")[2].partition(";")[0]
+        return InputError(error.reason, f"{said}; {IF_TWICE}")
+    return error
 
 
 def _decoded(status: status_pb2.Status) -> LakeTXError:
@@ -226,8 +227,12 @@ def _decoded(status: status_pb2.Status) -> LakeTXError:
     return decode_status(status)
 
 
-def _of_spark(error: PySparkException, meta: catalog_pb2.Table) -> Exception | None:
-    condition, text = error.getCondition() or "", _said(error)
+def _of_spark(error: PySparkException, write: CatalogWrite) -> Exception | None:
+    condition, text, meta = error.getCondition() or "", _said(error), write.meta
+    if condition == _MANY_MATCHES:
+        return InputError("MERGE_AMBIGUOUS", f"several source rows match one row of {meta.name}")
+    if isinstance(error, AnalysisException) and write.operation not in (INSERT, OVERWRITE):
+        return InputError("VALUE_INVALID", f"a value doesn't fit {meta.name}: {text}")
     if condition.startswith(_NO_FIT):
         return InputError("SCHEMA_MISMATCH", f"the rows don't fit {meta.name}: {text}")
     if condition == _NO_NULL:

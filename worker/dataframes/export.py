@@ -25,12 +25,13 @@ from worker.connection.table_view import TableView
 from worker.connection.versions import held_version
 from worker.dataframes import scan
 from worker.dataframes.file_layouts import as_clock
-from worker.dataframes.staging import MICROSECONDS, SPARK_CODECS
 from worker.files.parquet_options import codec_of
 from worker.files.storage import make_folder, storage
 from worker.spark.progress import progress
 from worker.spark.session import with_settings
 
+MICROSECONDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+SPARK_CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
 UNFINISHED: Final = "_laketx_export-"  # readers of Parquet skip folders that begin so
 SKIPPED: Final = ("_", ".")
 SUFFIX: Final = ".parquet"

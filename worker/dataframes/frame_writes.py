@@ -17,7 +17,7 @@ from worker.base.errors import InputError
 from worker.base.schema import RESERVED, check_name, quoted
 from worker.commit.scopes import Partitions, scope_of
 from worker.connection.table_view import TableView
-from worker.dataframes.catalog_writes import CatalogWrite, Run
+from worker.dataframes.catalog_writes import INSERT, OVERWRITE, CatalogWrite, Run
 from worker.dataframes.file_layouts import partition_literal
 from worker.dataframes.plan_reads import plan_reads, plan_reads_elsewhere
 from worker.spark.column_types import check_type, parse_type, table_schema, type_text
@@ -31,7 +31,7 @@ ORDER_BY: Final = "order_by"
 def plan_insert(table: TableView, rows: DataFrame, order_by: OrderBy | None = None) -> CatalogWrite:
     rows, options = _ordered(rows, table.meta, order_by)
     shaped = with_columns_of(table.meta, rows)
-    return _write(table, "insert", rows, _written(shaped, lambda writer: writer.append()), options)
+    return _write(table, INSERT, rows, _written(shaped, lambda writer: writer.append()), options)
 
 
 def plan_overwrite(
@@ -44,11 +44,11 @@ def plan_overwrite(
     shaped = with_columns_of(table.meta, rows)
     if scope.written:
         dynamic = _written(shaped, lambda writer: writer.overwritePartitions())
-        return _write(table, "overwrite", rows, dynamic, options)
+        return _write(table, OVERWRITE, rows, dynamic, options)
     if scope.HasField("named"):
         options = options | {"partitions": b64encode(scope.named.SerializeToString()).decode()}
     run = _written(shaped, lambda writer: writer.overwrite(sf.lit(True)))
-    return _write(table, "overwrite", rows, run, options)
+    return _write(table, OVERWRITE, rows, run, options)
 
 
 def _write(table: TableView, operation: str, rows: DataFrame, run: Run, options: Mapping[str, str]) -> CatalogWrite:

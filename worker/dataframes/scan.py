@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame
 from protos.laketx.v1 import common_pb2
 from worker.arrow.scan.plans import entries_of
 from worker.base.errors import InputError
-from worker.base.schema import FILE, ROW_ID
 from worker.connection.table_view import TableView
 from worker.connection.versions import pinned_version
 from worker.dataframes.frame_names import named_rows
@@ -44,12 +43,6 @@ def read_where(table: TableView, version: int, where: str | Column | None, *, is
     then = table.at(version) if is_classic(table.spark) else table  # a server looks itself
     rows = _rows(then, version, is_chosen=is_chosen)
     return rows if where is None else filtered(rows, where)
-
-
-def rows_to_change(then: TableView, version: int) -> DataFrame:
-    """The rows of a version that a transaction holds; those of an append table with their files and ids."""
-    rows = _rows(then, version, is_chosen=True)
-    return rows if then.meta.primary_key else rows.select("*", FILE, ROW_ID)
 
 
 def _rows(then: TableView, version: int, *, is_chosen: bool) -> DataFrame:

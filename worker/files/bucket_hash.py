@@ -27,17 +27,6 @@ _P1, _P2, _P3, _P4, _P5 = (
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-def xxhash64(text: str) -> int:
-    """The hash of a string, signed."""
-    return signed(xxh64_intdigest(text.encode(), SPARK_SEED))
-
-
-def signed(number: int) -> int:
-    """Its lowest 64 bits, as Java sees them."""
-    number &= (1 << 64) - 1
-    return number - (1 << 64) if number >> 63 else number
-
-
 def row_hashes(keys: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """`xxhash64` of each row's columns, in order; no value is NULL."""
     hashes = np.full(len(keys[0]), SPARK_SEED, np.uint64)

@@ -46,16 +46,6 @@ def read_footers(files: Any, paths: Sequence[str]) -> list[Any]:
     return in_threads(lambda path: pq.read_metadata(path, filesystem=files), paths)
 
 
-def footers_and_sizes(files: Any, paths: Sequence[str]) -> list[tuple[Any, int]]:
-    """Of files whose sizes are not known, with no request for these alone."""
-
-    def read(path: str) -> tuple[Any, int]:
-        with files.open_input_file(path) as stream:
-            return pq.read_metadata(stream), stream.size()
-
-    return in_threads(read, paths)
-
-
 def data_file(
     meta: catalog_pb2.Table, path: str, footer: Any, size: int, *, external: bool = False
 ) -> common_pb2.DataFile:

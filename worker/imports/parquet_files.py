@@ -56,7 +56,7 @@ def plan_import(table: TableView, found: Sequence[FoundFile]) -> Write:
         check_required(stage.meta, entries)
         return Staged(files=entries)
 
-    return Write(table, common_pb2.OPERATION_INSERT, stage, needs_spark=False)
+    return Write(table, common_pb2.OPERATION_INSERT, stage)
 
 
 # -- what is there -----------------------------------------------------------------------------------------------------

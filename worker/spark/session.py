@@ -243,14 +243,6 @@ def plan_text(rows: DataFrame) -> str:
     return str(frame._explain_string(extended=True))
 
 
-def files_by_jar(rows: DataFrame, definition: bytes, folder: str) -> list[str]:
-    """Writes the rows as files of a table below a folder, and returns their paths in it; the session has the jar."""
-    spark, frame = rows.sparkSession, _jframe(rows)
-    jvm: Any = spark._jvm
-    written = jvm.io.laketx.spark.write.FrameFiles.write(frame, bytearray(definition), folder)
-    return str(written).splitlines()
-
-
 def _jframe(rows: DataFrame) -> Any:
     frame: Any = rows
     return frame._jdf

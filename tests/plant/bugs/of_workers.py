@@ -86,16 +86,21 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_given_values.py", "-k", "cuts_a_value"),
     ),
     Bug(
-        "a row moves onto a key that is there",
-        "worker/dataframes/partition_moves.py",
-        (("    if taken:\n", "    if len(taken) > 1:\n"),),
-        own_tests=("tests/spark/test_moves.py", "-k", "no_row_moves"),
+        "a change in a transaction sees the newest version",
+        "worker/dataframes/catalog_writes.py",
+        (
+            (
+                "        options[VERSION] = str(min(version, int(write.options.get(VERSION, version))))\n",
+                "        pass\n",
+            ),
+        ),
+        own_tests=("tests/spark/test_many_tables.py", "-k", "version_of_its_transaction"),
     ),
     Bug(
-        "instants that look alike in the session's zone are one partition",
-        "worker/dataframes/staging.py",
-        (("            value = sf.unix_micros(value)", "            value = value"),),
-        own_tests=("tests/spark/test_zones.py", "-k", "append"),
+        "a merge by partitions overlooks rows of the partition that is NULL",
+        "worker/dataframes/merge_reads.py",
+        (("    return filled | sf.col(name).isNull() if None in values else filled\n", "    return filled\n"),),
+        own_tests=("tests/spark/test_moves.py", "-k", "null_with_null"),
     ),
     Bug(
         "a partition's time without a zone is one of UTC",

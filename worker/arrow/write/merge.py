@@ -100,7 +100,7 @@ def plan_merge(table: TableView, rows: pa.Table, on: str | Sequence[str], clause
         return _staged(then, stage, target, source, merge, only_deletes=only_deletes_matched(clauses))
 
     read = common_pb2.Read(predicate=near)
-    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read], needs_spark=False)
+    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read])
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------

@@ -1,10 +1,9 @@
-"""What a write declares to MetaService, so that it can be judged by rows: its keys, and kinds of reads."""
+"""The keys that a write declares to MetaService, so that it can be judged by rows."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow.parquet as pq
 
@@ -16,16 +15,7 @@ from worker.files.arrow_types import column_field
 from worker.files.bucket_hash import row_hashes
 from worker.files.storage import storage
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 KEYS_MAX: Final = common_pb2.LIMIT_KEYS_NAMED  # more are judged by bucket
-_SUBQUERY = re.compile(r"\b(select|exists|scalar\w*|\w*subquery)\b", re.IGNORECASE)
-
-
-def changes_all(*expressions: str | Column | None) -> bool:
-    """Whether an UPDATE or DELETE with these conditions and values reads only the rows that it changes."""
-    return not any(_SUBQUERY.search(str(one)) for one in expressions if one is not None)
 
 
 def key_sets(

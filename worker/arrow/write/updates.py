@@ -55,7 +55,7 @@ def plan_update(table: TableView, settings: Mapping[str, Any], where: str | None
         images = images_of(meta, target.rows, values, target.rows)
         return replaced(then, stage, target, Changes(target.rows, np.arange(len(images)), images))
 
-    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read], needs_spark=False)
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read])
 
 
 def _parsed(where: str, meta: catalog_pb2.Table) -> common_pb2.Predicate:

@@ -50,7 +50,6 @@ def plan_append(table: TableView, rows: Given) -> Write:
         table,
         common_pb2.OPERATION_INSERT,
         lambda stage: _append(stage, parts),
-        needs_spark=False,
         is_one_call=isinstance(rows, pa.Table) and are_few(meta, rows),
         has_all_columns=isinstance(rows, pa.Table) and rows.num_columns == len(meta.columns),
     )
@@ -66,7 +65,6 @@ def plan_upsert(table: TableView, rows: pa.Table) -> Write:
         table,
         common_pb2.OPERATION_INSERT,
         lambda stage: write_keyed(stage, delta, is_base=False),
-        needs_spark=False,
         is_one_call=not write_rules(meta).wants_keys
         and are_few(meta, delta),  # one call can't say which keys it writes
         has_all_columns=rows.num_columns == len(meta.columns),
@@ -91,7 +89,7 @@ def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
                 raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
         return staged
 
-    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope, needs_spark=False)
+    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope)
 
 
 def plan_delete(table: TableView, where: str) -> Write:
@@ -130,7 +128,7 @@ def _delete(table: TableView, condition: common_pb2.Predicate, keys: pa.Table | 
             return _tombstones(stage, then, condition, keys)
         return _delete_sets(stage, then, condition)
 
-    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], needs_spark=False)
+    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read])
 
 
 def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Staged:

@@ -67,6 +67,7 @@ public final class LakeCatalog
   private static final int LOOKS_MAX = 3;
   private static final Set<String> STATE =
       Stream.concat(ChangesTable.STATE.stream(), Stream.of(RememberedTarget.OPTION)).collect(Collectors.toSet());
+  private static final String VERSION = "version"; // an option of a write: it sees the table at this one
 
   private String catalog;
   private Service service;
@@ -189,8 +190,10 @@ public final class LakeCatalog
   /** `at` is null for the newest version. */
   private org.apache.spark.sql.connector.catalog.Table load(Identifier ident, GetTableRequest.Builder at)
       throws NoSuchTableException {
-    Snapshot found = at == null ? newest(ident) : named(TableNames.ofTable(ident), TableNames.idOf(ident), at);
-    if (found != null) return new LakeTable(shown(ident, found.meta()), found);
+    CaseInsensitiveStringMap write = TableNames.optionsOf(ident);
+    Snapshot found =
+        at == null ? newest(ident, write.get(VERSION)) : named(TableNames.ofTable(ident), TableNames.idOf(ident), at);
+    if (found != null) return LakeTable.of(shown(ident, found.meta()), found, write);
     MetadataKind kind = MetadataKind.find(ident.name());
     boolean isChanges = ident.name().equalsIgnoreCase(ChangesTable.NAME);
     String foreign = ForeignWords.table(catalog + "." + String.join(".", ident.namespace()), ident.name());
@@ -203,14 +206,15 @@ public final class LakeCatalog
     return new MetadataTable(catalog + "." + ident, kind, parent);
   }
 
-  /** The newest version of a table, or the one that a transaction sees; null if there is no table. */
-  private Snapshot newest(Identifier ident) {
-    boolean isFree = SqlTransaction.current() == null;
+  /** The newest version of a table, or the one that a transaction sees, or has `fixed`; null if there is no table. */
+  private Snapshot newest(Identifier ident, String fixed) {
+    boolean isFree = fixed == null && SqlTransaction.current() == null;
     Table known = isFree && SparkInternals.isLookingAgain() ? looks.recent(ident) : null;
     if (known != null) return Snapshot.upcoming(service, known);
     Table newest = find(ident);
     looks.keep(ident, newest);
-    return newest == null ? null : seen(newest);
+    if (newest == null) return null;
+    return fixed == null ? seen(newest) : Snapshot.at(service, newest, Long.parseLong(fixed));
   }
 
   private Snapshot seen(Table newest) {

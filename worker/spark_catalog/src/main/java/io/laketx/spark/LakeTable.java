@@ -15,6 +15,7 @@ import io.laketx.spark.write.PartitionCondition;
 import io.laketx.spark.write.RowChanges;
 import io.laketx.spark.write.TablePartitions;
 import io.laketx.spark.write.Truncation;
+import io.laketx.spark.write.WriteOptions;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -70,26 +71,33 @@ public final class LakeTable
   private final Snapshot snapshot;
   private final StructType schema;
   private final boolean hasCatalog;
+  private final CaseInsensitiveStringMap write;
 
   LakeTable(String name, Snapshot snapshot) {
-    this(name, snapshot, true);
+    this(name, snapshot, true, CaseInsensitiveStringMap.empty());
   }
 
-  private LakeTable(String name, Snapshot snapshot, boolean hasCatalog) {
+  private LakeTable(String name, Snapshot snapshot, boolean hasCatalog, CaseInsensitiveStringMap write) {
     this.name = name;
     this.snapshot = snapshot;
     this.hasCatalog = hasCatalog;
+    this.write = write;
     schema = WireTypes.schemaOf(snapshot.meta().getColumnsList());
+  }
+
+  /** `write`: options of a write that the table's name brought with it. */
+  static LakeTable of(String name, Snapshot snapshot, CaseInsensitiveStringMap write) {
+    return new LakeTable(name, snapshot, true, write);
   }
 
   /** The same, for streams by the format alone: Spark finds no function for them. */
   LakeTable withoutCatalog() {
-    return new LakeTable(name, snapshot, false);
+    return new LakeTable(name, snapshot, false, write);
   }
 
   /** The same, where the version was the newest one when the caller looked: what writes these rows has read it. */
   LakeTable counted() {
-    return new LakeTable(name, snapshot.counted(), hasCatalog);
+    return new LakeTable(name, snapshot.counted(), hasCatalog, write);
   }
 
   public Snapshot snapshot() {
@@ -190,19 +198,19 @@ public final class LakeTable
           "rows for " + name + ", which has a key, are spread by a function of the catalog, and Spark gives a format none:"
               + " say writeStream.toTable(\"" + name + "\") in place of start()");
     }
-    return LakeWriteBuilder.of(snapshot, info);
+    return LakeWriteBuilder.of(snapshot, WriteOptions.named(info, write));
   }
 
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
-    return () -> new RowChanges(name, snapshot, schema, info.command());
+    return () -> new RowChanges(name, snapshot, schema, info.command(), write);
   }
 
   // -- whole partitions, and everything
 
   @Override
   public boolean truncateTable() {
-    Truncation.run(snapshot);
+    Truncation.run(snapshot, WriteOptions.ofStatement(write));
     return true;
   }
 
@@ -213,7 +221,7 @@ public final class LakeTable
 
   @Override
   public void deleteWhere(Predicate[] predicates) {
-    Truncation.run(snapshot, PartitionCondition.of(predicates, snapshot.meta()));
+    Truncation.run(snapshot, PartitionCondition.of(predicates, snapshot.meta()), WriteOptions.ofStatement(write));
   }
 
   @Override

@@ -1,16 +1,43 @@
 package io.laketx.spark;
 
+import java.net.URLDecoder;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Names of tables: "table" or "namespace.table" to the service, a name in a namespace of one part or none to Spark. */
 public final class TableNames {
   private static final String BY_ID = "$id"; // no namespace has that name
+  private static final int WITH_OPTIONS = 3; // parts of the namespace
 
   private TableNames() {}
 
-  /** The id of a table that is named by it, as `$id`.`…`; null where it isn't. */
+  /** The id of a table that is named by it, as `$id`.`…`, or with options of a write; null where it isn't. */
   public static String idOf(Identifier ident) {
-    return ident.namespace().length == 1 && ident.namespace()[0].equals(BY_ID) ? ident.name() : null;
+    String[] namespace = ident.namespace();
+    if (namespace.length == 0 || !namespace[0].equals(BY_ID)) return null;
+    if (namespace.length == 1) return ident.name();
+    return namespace.length == WITH_OPTIONS ? namespace[1] : null;
+  }
+
+  /**
+   * The options of a write that its name brings with it, as `$id`.`…`.`message=a+load&result=…`.`target`: for statements
+   * that Spark gives no other place for them. Their rows are those of `target`.
+   */
+  public static CaseInsensitiveStringMap optionsOf(Identifier ident) {
+    if (idOf(ident) == null || ident.namespace().length != WITH_OPTIONS) return CaseInsensitiveStringMap.empty();
+    Map<String, String> found = new HashMap<>();
+    for (String one : ident.namespace()[2].split("&")) {
+      String[] parts = one.split("=", 2);
+      if (parts.length == 2) found.put(decoded(parts[0]), decoded(parts[1]));
+    }
+    return new CaseInsensitiveStringMap(found);
+  }
+
+  private static String decoded(String text) {
+    return URLDecoder.decode(text, StandardCharsets.UTF_8);
   }
 
   /** Null where no table can have that name. */

@@ -40,11 +40,16 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   private StatementReads reads;
   private WriteTransaction txn;
 
-  LakeDelta(Snapshot snapshot, RowLevelOperation.Command command, List<LakeScan> scans, LogicalWriteInfo info) {
+  LakeDelta(
+      Snapshot snapshot,
+      RowLevelOperation.Command command,
+      List<LakeScan> scans,
+      LogicalWriteInfo info,
+      WriteOptions options) {
     this.snapshot = snapshot;
     this.command = command;
     this.scans = scans;
-    options = WriteOptions.of(info.options());
+    this.options = options;
     metadata = info.metadataSchema().orElseGet(StructType::new);
     boolean isDelete = command == RowLevelOperation.Command.DELETE;
     byFile = isDelete && snapshot.isKeyed() && RowChanges.hasPartitionOfNull(snapshot.meta());

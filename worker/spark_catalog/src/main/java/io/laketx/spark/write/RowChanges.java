@@ -28,13 +28,17 @@ public final class RowChanges implements SupportsDelta {
   private final String table;
   private final StructType schema;
   private final Command command;
+  private final CaseInsensitiveStringMap write;
   private final List<LakeScan> scans = new ArrayList<>();
 
-  public RowChanges(String table, Snapshot snapshot, StructType schema, Command command) {
+  /** `write`: options of the write that the table's name brought with it. */
+  public RowChanges(
+      String table, Snapshot snapshot, StructType schema, Command command, CaseInsensitiveStringMap write) {
     this.table = table;
     this.snapshot = snapshot;
     this.schema = schema;
     this.command = command;
+    this.write = write;
   }
 
   /** Whether a row's key doesn't tell its partition, by NOT NULL columns. */
@@ -105,7 +109,7 @@ public final class RowChanges implements SupportsDelta {
       public LakeDelta build() {
         String key = command == Command.UPDATE ? SparkPlans.firstSet(snapshot.meta().getPrimaryKeyList()) : null;
         if (key != null) throw LakeException.invalid(KEY_SET, keySet(key));
-        return new LakeDelta(snapshot, command, scans, info);
+        return new LakeDelta(snapshot, command, scans, info, WriteOptions.of(info.options(), write));
       }
     };
   }

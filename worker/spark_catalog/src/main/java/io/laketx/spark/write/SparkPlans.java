@@ -11,7 +11,6 @@ import java.util.Set;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.analysis.ResolvedInlineTable;
 import org.apache.spark.sql.catalyst.expressions.Alias$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -38,7 +37,6 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.V2ExpressionUtils$;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.plans.Inner$;
-import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
@@ -59,7 +57,6 @@ import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.Dataset;
-import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.errors.QueryExecutionErrors$;
 import org.apache.spark.sql.execution.QueryExecution;
@@ -72,7 +69,6 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
-import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -121,20 +117,6 @@ final class SparkPlans {
       by.add(SortOrder$.MODULE$.apply(column, Ascending$.MODULE$, seq(List.of())));
     }
     return new InterpretedOrdering(seq(by));
-  }
-
-  /** Shows the first columns of rows. */
-  static ProjectingInternalRow leading(StructType columns) {
-    List<Object> ordinals = new ArrayList<>();
-    for (int at = 0; at < columns.size(); at++) ordinals.add(at);
-    return ProjectingInternalRow.apply(columns, seq(ordinals).toIndexedSeq());
-  }
-
-  /** Runs a write of the rows into the table, which takes them as they are. */
-  static void append(Dataset<Row> rows, SupportsWrite table) {
-    DataSourceV2Relation relation = DataSourceV2Relation.create(table, Option.empty(), Option.empty());
-    scala.collection.immutable.Map<String, String> none = Map$.MODULE$.empty();
-    Dataset$.MODULE$.ofRows(rows.sparkSession(), AppendData$.MODULE$.byName(relation, rows.logicalPlan(), none, false));
   }
 
   // -- the statement that runs

@@ -14,42 +14,46 @@ import java.util.List;
 public final class Truncation {
   private Truncation() {}
 
-  public static void run(Snapshot snapshot) {
-    commit(snapshot, List.of(), Change.newBuilder().setScope(Scope.newBuilder().setAll(true)));
+  public static void run(Snapshot snapshot, WriteOptions options) {
+    Change.Builder change = Change.newBuilder().setScope(Scope.newBuilder().setAll(true));
+    commit(snapshot, Operation.OPERATION_TRUNCATE, List.of(), change, options);
   }
 
   /** Of partitions by name, whether they are there or not. */
   public static void run(Snapshot snapshot, List<Partition> partitions) {
     PartitionList list = PartitionList.newBuilder().addAllPartitions(partitions).build();
     if (partitions.isEmpty()) return;
-    commit(snapshot, List.of(), Change.newBuilder().setScope(Scope.newBuilder().setNamed(list)));
+    Change.Builder change = Change.newBuilder().setScope(Scope.newBuilder().setNamed(list));
+    commit(snapshot, Operation.OPERATION_TRUNCATE, List.of(), change, WriteOptions.ofStatement());
   }
 
-  /** Of the partitions that a condition means. */
-  public static void run(Snapshot snapshot, PartitionCondition condition) {
+  /** Of the partitions that a condition means. Where there are none it is a DELETE of no row, for those who wait for one. */
+  public static void run(Snapshot snapshot, PartitionCondition condition, WriteOptions options) {
     if (condition.isEverything()) {
-      run(snapshot);
+      run(snapshot, options);
       return;
     }
     List<Partition> partitions = condition.partitions(snapshot);
-    if (partitions.isEmpty()) return;
+    boolean areNone = partitions.isEmpty();
+    if (areNone && !options.isAwaited()) return;
     Change.Builder change = Change.newBuilder();
-    condition.declare(change, partitions);
-    commit(snapshot, condition.reads(), change);
+    if (!areNone) condition.declare(change, partitions);
+    Operation operation = areNone ? Operation.OPERATION_DELETE : Operation.OPERATION_TRUNCATE;
+    commit(snapshot, operation, condition.reads(), change, options);
   }
 
   /** `reads`: what it depends on in the table which partitions go. */
-  private static void commit(Snapshot snapshot, List<Read> reads, Change.Builder change) {
-    WriteOptions options = WriteOptions.ofStatement();
-    options.noting(() -> commit(snapshot, reads, change, options));
+  private static void commit(
+      Snapshot snapshot, Operation operation, List<Read> reads, Change.Builder change, WriteOptions options) {
+    options.noting(() -> commitOnce(snapshot, operation, reads, change, options));
   }
 
-  private static void commit(Snapshot snapshot, List<Read> reads, Change.Builder change, WriteOptions options) {
+  private static void commitOnce(
+      Snapshot snapshot, Operation operation, List<Read> reads, Change.Builder change, WriteOptions options) {
     long schema = snapshot.meta().getSchemaVersion();
     ConflictPolicy policy = options.policy(snapshot.meta(), false);
     TransactionBegin how =
-        new TransactionBegin(
-            Operation.OPERATION_TRUNCATE, schema, snapshot.version(), reads, List.of(), policy, options);
+        new TransactionBegin(operation, schema, snapshot.version(), reads, List.of(), policy, options);
     WriteTransaction txn = WriteTransaction.begin(snapshot, how, false);
     change.addAllReads(reads);
     try {

@@ -11,9 +11,13 @@ import io.laketx.v1.Table;
 import io.laketx.v1.TableIntent;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -46,9 +50,46 @@ public final class WriteOptions {
     return new WriteOptions(options);
   }
 
+  /** Those that Spark passes on, and those that the table's name brought with it. */
+  static WriteOptions of(CaseInsensitiveStringMap options, CaseInsensitiveStringMap named) {
+    return new WriteOptions(joined(options, named));
+  }
+
+  /** The same for a write of rows: a MERGE that only inserts is one. */
+  public static LogicalWriteInfo named(LogicalWriteInfo info, CaseInsensitiveStringMap named) {
+    if (named.isEmpty()) return info;
+    CaseInsensitiveStringMap options = joined(info.options(), named);
+    return new LogicalWriteInfo() {
+      @Override
+      public CaseInsensitiveStringMap options() {
+        return options;
+      }
+
+      @Override
+      public String queryId() {
+        return info.queryId();
+      }
+
+      @Override
+      public StructType schema() {
+        return info.schema();
+      }
+    };
+  }
+
+  private static CaseInsensitiveStringMap joined(CaseInsensitiveStringMap options, CaseInsensitiveStringMap named) {
+    Map<String, String> both = new HashMap<>(options.asCaseSensitiveMap());
+    both.putAll(named.asCaseSensitiveMap());
+    return new CaseInsensitiveStringMap(both);
+  }
+
   /** The options of the statement that runs, for a change that Spark passes none to. */
+  public static WriteOptions ofStatement(CaseInsensitiveStringMap named) {
+    return of(SparkPlans.writeOptions(), named);
+  }
+
   static WriteOptions ofStatement() {
-    return new WriteOptions(SparkPlans.writeOptions());
+    return of(SparkPlans.writeOptions());
   }
 
   /** See {@link ConflictPolicy#of}. */
@@ -114,6 +155,11 @@ public final class WriteOptions {
   /** The id under which {@link WriteResults} keeps how the write ended; empty: nobody asks. */
   String result() {
     return options.getOrDefault(RESULT, "");
+  }
+
+  /** Whether a write that changes nothing is committed as well. */
+  boolean isAwaited() {
+    return !result().isEmpty() || !appVersions().isEmpty();
   }
 
   /** The id of the transaction that commits what this write only stages; empty: it commits by itself. */
