@@ -13,7 +13,7 @@ import pytest
 from tests.house.tree import list_files, name_of
 
 OF_JAVA = ("jar", "java", "javac", "mvn")
-ON_SPARK = ("tests/spark/test_sql_session.py", "tests/spark/test_small_writes.py", "tests/spark/test_doors.py")
+ON_SPARK = ("tests/spark/test_sql_session.py", "tests/spark/test_write.py", "tests/spark/test_doors.py")
 
 
 def programs_without_java(folder: Path) -> Path:
