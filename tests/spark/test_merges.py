@@ -137,7 +137,9 @@ def test_a_merge_that_only_inserts(lake: Lake, spark: SparkSession, new_name: Na
     """To Spark it is an append; it tells how it ended, and takes its options, as any other one."""
     table = make(lake, new_name(), keyed=keyed)
     table.insert(spark.createDataFrame([(1, 1, "mon")], SCHEMA))
-    merge = table.merge(spark.createDataFrame([(1, 5, "tue"), (2, 6, "tue")], SCHEMA), "order").when_not_matched_insert()
+    merge = table.merge(
+        spark.createDataFrame([(1, 5, "tue"), (2, 6, "tue")], SCHEMA), "order"
+    ).when_not_matched_insert()
     commit = merge.execute(message="new ones", app_id="load", app_version=1)
     assert content(table) == {1: (1, "mon"), 2: (6, "tue")}
     assert (commit.version, commit.already_applied) == (2, False)
