@@ -7,6 +7,7 @@ from typing import Final
 
 from examples import demo_metadata
 from examples.telling import say, title
+from worker.spark.catalog_jar import find_jar
 from worker.spark.java import JAVA_MIN, prepare_java
 
 METADATA: Final = "metadata"
@@ -37,6 +38,8 @@ def without_spark() -> str:
         import pyspark  # noqa: F401, PLC0415 - is it there?
     except ImportError:
         return "pyspark is not installed here (`pip install 'laketx\\[spark]'`)"
+    if find_jar() is None:
+        return "the jar of the Spark catalog is not installed here (`make spark-jar` builds it)"
     return ""
 
 

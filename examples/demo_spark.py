@@ -26,6 +26,7 @@ from laketx import Commit, ConflictError, Lake, Table, connect
 from metaservice.cli.txn import with_typed_partition
 from metaservice.cli.why import explained
 from worker.commit.conflict_policies import OnConflict
+from worker.spark.catalog_jar import jar_setting
 
 SCHEMA: Final = "id bigint, day date, status string, amount double"
 FIRST_DAY: Final = date(2026, 11, 1)
@@ -169,7 +170,7 @@ def spark_session() -> Iterator[SparkSession]:
     say("A service and Spark start …")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("LAKETX_PROGRESS", "off")
-    spark = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("LakeTX demo")
         .config("spark.driver.host", "127.0.0.1")
@@ -178,8 +179,10 @@ def spark_session() -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
     )
+    for name, value in jar_setting().items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("FATAL")
     try:
         yield spark
