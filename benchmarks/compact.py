@@ -32,6 +32,7 @@ from worker.services.compaction.chunks import Chunk, Settings
 from worker.services.compaction.compaction import Options, input_files, staged
 from worker.services.compaction.daemon import Daemon
 from worker.services.compaction.groups import planned_groups
+from worker.spark.catalog_jar import jar_setting
 
 BUCKETS = 16
 DELTAS = 10
@@ -92,7 +93,7 @@ def compaction(table: Table, operation: common_pb2.Operation.ValueType, *, verif
 
 def add_major_rows(bench: Benchmark) -> None:
     count = scaled(ROWS, 100_000)
-    with scratch() as folder, connect(folder / "lake", session()) as lake:
+    with scratch() as folder, connect(folder / "lake", session(**jar_setting())) as lake:
         table = with_deltas(lake, count)
         ours, copy = compaction(table, MAJOR, verify=True), plain_copy(lake, paths(table), folder / "plain")
         start = time.perf_counter()
@@ -127,7 +128,7 @@ def add_scan_rows(bench: Benchmark, lake: Lake, table: Table, folder: Path) -> N
 
 def add_minor_rows(bench: Benchmark) -> None:
     deltas = scaled(SMALL_DELTAS, 4)
-    with scratch() as folder, connect(folder / "lake", session()) as lake:
+    with scratch() as folder, connect(folder / "lake", session(**jar_setting())) as lake:
         table = lake.create_table("bench.small", SCHEMA, primary_key=["id"], buckets=2)
         table.overwrite(rows(lake.spark, SMALL_ROWS * 10, files=2))
         base = set(paths(table))
@@ -170,7 +171,7 @@ def add_inlined_rows(bench: Benchmark) -> None:
 def add_peer_rows(bench: Benchmark) -> None:
     """Many small files of an append table become few; and a user's deletes that cross that, both ways."""
     count, rounds = scaled(SMALL_DELTAS, 10), ROUNDS
-    with scratch() as folder, connect(folder / "lake", session()) as lake:
+    with scratch() as folder, connect(folder / "lake", session(**jar_setting())) as lake:
         frame = rows(lake.spark, count * SMALL_ROWS, files=count)
         frame.write.option("compression", "zstd").parquet(str(folder / "small"))
         small = sorted(str(path) for path in (folder / "small").glob("*.parquet"))
@@ -212,7 +213,7 @@ def add_peer_rows(bench: Benchmark) -> None:
 def add_keyed_peer_rows(bench: Benchmark) -> None:
     """A table with a key and ten deltas, beside Hudi and Paimon in Sparks of their own."""
     count = scaled(ROWS, 100_000)
-    with scratch() as folder, connect(folder / "lake", session()) as lake:
+    with scratch() as folder, connect(folder / "lake", session(**jar_setting())) as lake:
         table = with_deltas(lake, count)
         ways = {
             "plain": plain_copy(lake, paths(table), folder / "plain"),
@@ -280,7 +281,7 @@ print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, tim
 def add_large_bucket_rows(bench: Benchmark) -> None:
     """The task of one bucket in a process of its own, whose memory can be told."""
     count = scaled(BUCKET_ROWS, 100_000)
-    with scratch() as folder, connect(folder / "lake", session()) as lake:
+    with scratch() as folder, connect(folder / "lake", session(**jar_setting())) as lake:
         table = lake.create_table("bench.large", SCHEMA, primary_key=["id"], buckets=1)
         table.overwrite(rows(lake.spark, count))
         table.insert(rows(lake.spark, count // 100, step=100, files=2, edition=1))
@@ -324,7 +325,7 @@ def settle(table: Table) -> None:
 def add_soak_rows(bench: Benchmark, kinds: Sequence[tuple[str, str]] = SOAKED) -> None:
     """Small inserts while the daemon compacts beside them; read right after the last, and when all has settled."""
     commits = scaled(COMMITS, 20)
-    with scratch() as folder, connect(folder / "lake", session()) as lake:
+    with scratch() as folder, connect(folder / "lake", session(**jar_setting())) as lake:
         for kind, profile in kinds:
             key = ["id"] if kind == "key" else []
             properties = {"compaction.major.quiet.minutes": "1"} if profile == "maxcompute" else {}

@@ -27,6 +27,7 @@ from benchmarks.spark_data import FILES, ROWS, SCHEMA, rows, session
 from benchmarks.turns import interleaved, over
 from benchmarks.words import NO_PEERS, chosen
 from laketx import Lake, Table, connect
+from worker.spark.catalog_jar import jar_setting
 
 RUNS = 3
 PARTITIONS = 3_000
@@ -227,7 +228,7 @@ def measure_peers(folder: Path) -> Peers:
 
 @contextmanager
 def made_ready(folder: Path) -> Iterator[Ready]:
-    spark = session()
+    spark = session(**jar_setting())
     try:
         rows(spark, scaled(ROWS)).write.parquet(str(folder / "source"))
         rows(spark, scaled(ROWS // 100), step=100, edition=1).write.parquet(str(folder / "changed"))
