@@ -27,58 +27,71 @@ if TYPE_CHECKING:
 
 
 class ArrowMethods(ABC):
-    """What has rows to read without Spark: as Arrow, pandas, polars or by DuckDB."""
+    """The reads without Spark, as Arrow, pandas, polars or by DuckDB, of an object with rows."""
 
     @abstractmethod
     def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
-        """The rows, which are read when they are needed, and as often."""
+        """Returns a scan, which reads the rows each time it is used."""
 
     def _scan(self, asked: Asked) -> ArrowScan:
-        """The rows, which are read at once, and not again."""
+        """Return a scan for a single read, which begins at once."""
         return self.scanner(**asked)
 
     def to_arrow(self, **asked: Unpack[Asked]) -> pa.Table:
-        """The rows as an Arrow table; takes what `scanner` takes."""
+        """Returns the rows as an Arrow table; the arguments are those of `scanner`.
+
+            orders.to_arrow(columns=["id"], where="amount > 15", version=12)
+
+        Raises the errors of `scanner`.
+        """
         return self._scan(asked).to_arrow()
 
     def to_batches(self, **asked: Unpack[Asked]) -> pa.RecordBatchReader:
-        """The rows as a stream of Arrow batches, in bounded memory; takes what `scanner` takes."""
+        """Returns the rows as a stream of Arrow batches, in bounded memory; the arguments are those of `scanner`."""
         return self._scan(asked).to_batches()
 
     def to_pandas(self, **asked: Unpack[Asked]) -> pd.DataFrame:
-        """The rows as a DataFrame of pandas; takes what `scanner` takes."""
+        """Returns the rows as a DataFrame of pandas; the arguments are those of `scanner`."""
         return self._scan(asked).to_pandas()
 
     def to_polars(self, **asked: Unpack[Asked]) -> pl.DataFrame:
-        """The rows as a DataFrame of polars; takes what `scanner` takes."""
+        """Returns the rows as a DataFrame of polars; the arguments are those of `scanner`."""
         return self._scan(asked).to_polars()
 
     def to_lazy_polars(self, **asked: Unpack[Asked]) -> pl.LazyFrame:
-        """A lazy frame of polars, which reads the columns and rows that its query needs."""
+        """Returns a lazy frame of polars, which reads only the columns and rows that its query needs."""
         return self.scanner(**asked).to_lazy_polars()
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection, **asked: Unpack[Asked]) -> duckdb.DuckDBPyRelation:
-        """A relation of DuckDB, which reads the columns and rows that its query needs."""
+        """Returns a relation of DuckDB, which reads only the columns and rows that its query needs.
+
+            orders.to_duckdb(duckdb.connect()).filter("amount > 15").aggregate("count(*)")
+
+        The arguments are those of `scanner`.
+        """
         return self.scanner(**asked).to_duckdb(connection)
 
     def count(self, **asked: Unpack[Asked]) -> int:
-        """The number of rows, without reading more than that takes; takes what `scanner` takes."""
+        """Returns the number of rows, and reads as little as possible; the arguments are those of `scanner`."""
         return self._scan(asked).count()
 
 
 class ArrowReads(ArrowMethods):
-    """Reads of one version, or of the changes between two, with Arrow. All take what `scanner` takes."""
+    """Reads of one version, or of the changes between two versions, with Arrow. All have the arguments of `scanner`."""
 
     view: TableView
 
     def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
-        """Rows to read as Arrow, pandas, polars or by DuckDB, when they are needed, and as often.
+        """Returns a scan to read as Arrow, pandas, polars or by DuckDB; each use reads the rows again.
 
             table.scanner(columns=["id", "amount"], where="day >= '2026-11-01' AND amount > 100").to_pandas()
 
-        columns, where, limit: which columns, which rows, how many at most.
-        version, timestamp, commits_ago, tag: one of them; default the newest version. A time says its zone.
-        since, until, mode: instead of a version, the rows that changed after `since`, as `changes` has them.
+        columns, where, limit: the columns, a condition on the rows, the maximum number of rows. version, timestamp,
+        commits_ago, tag: one of them; default the newest version. A time includes its zone. since, until, mode: instead
+        of a version, the rows that changed after `since`, like those of `changes`.
+
+        Raises InputError for a wrong condition, column or combination, InvalidError for a version above the newest,
+        GoneError for a version that is no longer kept, NotFoundError for an unknown tag.
         """
         return scan_of(self.view, asked)
 
@@ -90,7 +103,10 @@ Found = tuple[tuple[PinnedVersion, ...], Rows, TableView]  # as of the last vers
 
 
 def scan_of(table: TableView, asked: Asked, *, at_once: bool = False) -> ArrowScan:
-    """The rows asked for, pinned and planned. `at_once`: they are read now, so they are planned however many files."""
+    """Pin and plan the rows of a read.
+
+    With `at_once` they are read now, so they are planned however many files there are.
+    """
     unknown = asked.keys() - Asked.__annotations__.keys()
     if unknown:
         raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
@@ -109,7 +125,7 @@ def scan_of(table: TableView, asked: Asked, *, at_once: bool = False) -> ArrowSc
 
 
 def names_version(asked: Asked) -> bool:
-    """Whether it says which version is read, so that the rows are the same whatever comes later."""
+    """Return whether a version is named, so that later commits don't change the rows."""
     names = ("version", "timestamp", "commits_ago", "tag", "until")
     return any(asked.get(name) is not None for name in names)
 
@@ -127,7 +143,7 @@ def _snapshot(table: TableView, asked: Asked, where: str | None, *, at_once: boo
 
 
 def _planned(table: TableView, version: int | None, where: str | None, *, whole: bool) -> PinnedPlan | None:
-    """All in one call, with the condition as the columns known here have it; None where that is too early to say."""
+    """Plan a read in one call, with the condition on the known columns; None if these columns may be outdated."""
     try:
         return pinned_plan(table, version, None if where is None else parsed(where, table.meta), whole=whole)
     except (InputError, InvalidError):
@@ -152,7 +168,7 @@ def _changes(table: TableView, asked: Asked) -> Found:
 
 
 def _version(table: TableView, asked: Asked) -> int | None:
-    """The version asked for; None: the newest."""
+    """Return the version that the arguments name; None: the newest."""
     given = {name: asked.get(name) for name in ("version", "timestamp", "commits_ago", "tag")}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:

@@ -16,7 +16,7 @@ from worker.files import arrow_types
 
 
 def columns_of_words(text: str, keys: Collection[str]) -> list[catalog_pb2.Column]:
-    """The columns of a new table; key columns are NOT NULL whatever the text says."""
+    """Return the columns of a new table from a text; key columns are NOT NULL in any case."""
     lower = {name.lower() for name in keys}
     with _said():
         read = read_columns(text)
@@ -31,7 +31,7 @@ def columns_of_words(text: str, keys: Collection[str]) -> list[catalog_pb2.Colum
 
 
 def added_columns(columns: str | pa.Schema) -> list[catalog_pb2.Column]:
-    """Columns to add, each with its path for a name: "note string, address.zip string"."""
+    """Return the columns to add, with paths as names: "note string, address.zip string"."""
     if isinstance(columns, pa.Schema):
         found = arrow_types.wire_columns(columns, ())
         for column in found:
@@ -50,7 +50,7 @@ def added_columns(columns: str | pa.Schema) -> list[catalog_pb2.Column]:
 
 
 def type_of_words(text: str) -> str:
-    """A type as the service writes it."""
+    """Return a type in the service's spelling."""
     with _said():
         return type_text(read_type_words(text))
 

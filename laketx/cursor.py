@@ -1,7 +1,7 @@
-"""Cursors: positions of readers of increments. The service keeps everything after a cursor for its reader.
+"""Cursors: positions of readers of increments. The service keeps all later commits for the cursor's reader.
 
     cursor = table.cursor("nightly")
-    rows = cursor.changes()                        # what changed since the last time; cursor.to_arrow() without Spark
+    rows = cursor.changes()                        # the changes since the last time; cursor.to_arrow() without Spark
     with lake.transaction() as txn:
         txn.table("summary").insert(summed(rows))
         txn.advance(cursor)                        # both or neither
@@ -33,13 +33,13 @@ else:
 
 
 class Cursor(ArrowMethods):
-    """A position in a table's history; made by `table.cursor`.
+    """A position in a table's history, made by `table.cursor`.
 
     It has one reader at a time: a second reader's step is refused.
 
-    changes                                            what changed since the position, as a DataFrame of Spark
+    changes                                            the changes since the position, as a DataFrame of Spark
     to_arrow, to_pandas, to_polars, scanner, count     the same without Spark
-    advance, step                                      to the end of what was read
+    advance, step                                      moves to the end of the last read
     """
 
     def __init__(self, table: TableView, found: read_pb2.Cursor) -> None:
@@ -52,11 +52,12 @@ class Cursor(ArrowMethods):
 
     @property
     def name(self) -> str:
+        """The cursor's name."""
         return self._found.name
 
     @property
     def version(self) -> int:
-        """The last version that was read."""
+        """The last version that the cursor's reader has processed."""
         return self._found.version
 
     @property
@@ -65,18 +66,25 @@ class Cursor(ArrowMethods):
         return self._read_to
 
     def changes(self, *, mode: str = "latest", until: int | None = None) -> DataFrame:
-        """The changes after the cursor's position, up to the newest version or `until`. The cursor does not move."""
+        """Returns the changes after the cursor's position, up to the newest version or `until`.
+
+        The cursor does not move.
+
+        Raises InputError for an unknown mode, InvalidError for an `until` above the newest version.
+        """
         head = self.table.client.resolve_version(self.table.table_id, version=until).version
         rows = changes.read_changes(self.table, since=self.version, until=head, mode=mode)
         self._read_to = head
         return rows
 
     def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
-        """The changes after the cursor's position without Spark; `to_arrow` and the like take the same.
+        """Returns the changes after the position without Spark; `to_arrow` and the like have the same arguments.
 
             cursor.to_arrow(mode="changes", columns=["id", "amount"])
 
-        It takes mode, until (a version), columns, where and limit. The cursor does not move.
+        The arguments are mode, until (a version), columns, where and limit. The cursor does not move.
+
+        Raises InputError if a version, a time or a tag is given.
         """
         own = sorted(asked.keys() & {"since", "version", "timestamp", "commits_ago", "tag"})
         if own:
@@ -90,7 +98,10 @@ class Cursor(ArrowMethods):
         return found
 
     def advance(self) -> int:
-        """Moves the cursor to the end of the last `changes`; returns the new position."""
+        """Moves the cursor to the end of the last `changes` or `scanner`; returns the new position.
+
+        Raises InputError if nothing was read, StaleError if another reader has moved the cursor.
+        """
         move = self.step()
         client = self.table.client
         self._found = client.advance_cursor(move.table_id, move.name, move.expected_version, move.version)
@@ -98,7 +109,10 @@ class Cursor(ArrowMethods):
         return self.version
 
     def step(self) -> transaction_pb2.CursorMove:
-        """The step of `advance`, for a commit to carry."""
+        """Returns the step of `advance`, for the commit of a transaction.
+
+        Raises InputError if nothing was read.
+        """
         if self._read_to is None:
             raise InputError("CURSOR_UNREAD", f"read the changes of {self.name} first: it goes to where they end")
         return transaction_pb2.CursorMove(
@@ -106,18 +120,18 @@ class Cursor(ArrowMethods):
         )
 
     def refresh(self) -> Cursor:
-        """Loads its current position."""
+        """Loads the cursor's current position. Raises NotFoundError if the cursor was dropped."""
         self._found = self.table.client.create_cursor(self.table.table_id, self.name, must_exist=True).cursor
         self._read_to = None
         return self
 
     def drop(self) -> None:
-        """Drops the cursor; it keeps nothing any more."""
+        """Drops the cursor: it no longer keeps old versions."""
         self.table.client.drop_cursor(self.table.table_id, self.name)
 
 
 def cursor_of(table: TableView, name: str, version: int | None, keep: timedelta | None) -> Cursor:
-    """The cursor of that name, or a new one."""
+    """Return the cursor of that name; create it if it doesn't exist."""
     keep_ms = 0 if keep is None else max(round(keep / timedelta(milliseconds=1)), 1)
     found = table.client.create_cursor(table.table_id, name, version=version, keep_ms=keep_ms)
     return Cursor(table, found.cursor)

@@ -1,6 +1,6 @@
 """Rows as users pass them: a Spark DataFrame, or a table that supports Arrow (pandas, polars, pyarrow).
 
-They become Spark's in `spark_rows`, or Arrow's here.
+`spark_rows` converts them for Spark; this module converts them to Arrow.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ AnyRows: TypeAlias = "DataFrame | ArrowStream | LazyFrame | Sequence[Mapping[str
 
 
 def arrow_table(rows: Any) -> pa.Table:
-    """Rows that are not a Spark DataFrame, as Arrow; refused if they don't support it. A NaN of pandas becomes NULL."""
+    """Convert rows other than a Spark DataFrame to Arrow. A NaN of pandas becomes NULL.
+
+    Raises InputError for rows without the Arrow interface.
+    """
     if isinstance(rows, pa.Table):
         return rows
     if _is_lazy_frame(rows):
@@ -63,7 +66,7 @@ def arrow_table(rows: Any) -> pa.Table:
 
 
 def _check_objects(rows: Any) -> None:
-    """Refuses Python objects in pandas that pyarrow would cut: dates beside times, and times of two kinds."""
+    """Refuse Python objects in pandas that pyarrow would truncate: dates mixed with times, and times of two kinds."""
     for name in rows.columns:
         if str(getattr(rows[name], "dtype", "")) != "object":
             continue
@@ -79,7 +82,7 @@ def is_spark(rows: Any) -> bool:
 
 
 def arrow_rows(rows: Any, meta: catalog_pb2.Table) -> pa.Table:
-    """Rows for a table, as Arrow; those of a list of dicts are typed by its columns."""
+    """Convert rows for a table to Arrow; the table's columns give a list of dicts its types."""
     if is_spark(rows):
         raise InputError("ROWS_INVALID", "this is a DataFrame of Spark: use insert")
     if isinstance(rows, (list, tuple)) and all(_is_dict(one) for one in rows):
@@ -92,19 +95,19 @@ def is_stream(rows: Any) -> bool:
 
 
 def may_need_defaults(rows: Any) -> bool:
-    """Whether some of these dicts lack a column that others have."""
+    """Return whether some dicts lack a column that other dicts have."""
     return isinstance(rows, (list, tuple)) and any(_is_dict(one) and one.keys() != rows[0].keys() for one in rows)
 
 
 class Given:
-    """The rows of a write, which may be planned several times: what can be read once is read once.
+    """The rows of a write, which may be planned several times: rows that can be read only once are read once.
 
-    Nothing is read before the first plan, which knows the version that the write begins at: a query may take long. What
-    is read of tables meanwhile is noted.
+    Nothing is read before the first plan, which fixes the version at which the write begins: a query may take long.
+    Reads of tables while the rows are consumed are noted.
     """
 
     def __init__(self, rows: Any, *, is_streamed: bool = False) -> None:
-        """`is_streamed`: a stream stays one, and is not held in memory, but for its first batch."""
+        """With `is_streamed` a stream stays a stream: only its first batch is held in memory."""
         self._rows = rows
         self._is_streamed = is_streamed and is_stream(rows)
         self._held: Any = None
@@ -113,13 +116,16 @@ class Given:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether reading them may take long: a stream, a scan, a relation of DuckDB."""
+        """Whether reading the rows may take long: a stream, a scan, a relation of DuckDB."""
         kind = type(self._rows)
         is_table = isinstance(self._rows, (pa.Table, pa.RecordBatch)) or kind.__module__.startswith(IN_MEMORY)
         return _is_lazy_frame(self._rows) or (hasattr(self._rows, "__arrow_c_stream__") and not is_table)
 
     def arrow(self, meta: catalog_pb2.Table) -> Any:
-        """A table of Arrow, or batches: their first one is read, since it says what the rows are read from."""
+        """Return a table of Arrow, or batches.
+
+        The first batch is read here, because it shows which tables the rows read.
+        """
         if not self._is_streamed:
             return arrow_rows(self.held, meta)
         if self._ahead is None:
@@ -128,16 +134,19 @@ class Given:
 
     @property
     def are_dicts(self) -> bool:
-        """Whether they are a list of dicts, which Spark doesn't take."""
+        """Whether the rows are a list of dicts, which Spark doesn't accept."""
         return isinstance(self._rows, (list, tuple)) and all(_is_dict(one) for one in self._rows)
 
     def merge_source(self, meta: catalog_pb2.Table) -> pa.Table:
-        """The source rows of a merge, as Arrow; they may have columns that the table lacks."""
+        """Return the source rows of a merge as Arrow; they may have columns that the table lacks."""
         return source_of_dicts(self._rows, meta) if self.are_dicts else arrow_table(self.held)
 
     @property
     def held(self) -> Any:
-        """A stream becomes a table. A list stays, since the table's columns type it."""
+        """The rows in memory: a stream becomes a table.
+
+        A list stays a list, because the table's columns give it types.
+        """
         if self._held is None:  # no cached_property: that of Python 3.11 lets one object at a time be read
             is_foreign = hasattr(self._rows, "__arrow_c_stream__") or _is_lazy_frame(self._rows)
             if not is_foreign or is_spark(self._rows):
@@ -147,7 +156,7 @@ class Given:
         return self._held
 
     def noted(self, write: Write, *, can_rerun: bool = True) -> Write:
-        """The write of these rows, with what they read of its table. `can_rerun`: each plan asks for them."""
+        """Add the rows' reads of the table to the write. With `can_rerun` each plan reads the rows again."""
         if is_spark(self._rows) or not self.is_lazy:
             return write
         can_rerun = can_rerun and isinstance(self._rows, ArrowScan) and self._rows.anew is not None
@@ -155,7 +164,7 @@ class Given:
         return with_reads(found, self._notes)
 
     def declared(self, write: CatalogWrite) -> CatalogWrite:
-        """The write of these rows by Spark's catalog, with what they read of tables before."""
+        """Add the rows' reads of tables to a write of Spark's catalog."""
         if is_spark(self._rows) or not self.is_lazy:
             return write
         are_all = declares_all(write.table, by_spark=True)
@@ -186,7 +195,7 @@ def _is_dict(row: Any) -> bool:
 
 
 def key_rows(keys: Any, meta: catalog_pb2.Table) -> pa.Table:
-    """Keys as rows; values alone are those of a key of one column. No keys are no rows of the key columns."""
+    """Convert keys to rows of the key columns; plain values are keys of one column. No keys give no rows."""
     if isinstance(keys, (list, tuple, set, frozenset, range)) and not keys:
         return of_dicts([], meta).select(list(meta.primary_key))
     if isinstance(keys, (list, tuple, set, frozenset, range)) and not any(isinstance(one, Mapping) for one in keys):

@@ -1,4 +1,4 @@
-"""The front door: a lake of tables, and Spark beside it.
+"""A lake of tables, and Spark if it is used.
 
 from laketx import connect
 
@@ -52,13 +52,18 @@ BUCKETS: Final = int(common_pb2.LIMIT_BUCKETS_UNNAMED)
 
 
 class Lake(KnowsForeignCalls, Connection):
-    """Tables of one service, made by `connect`. Threads may share it, as they share its Spark session.
+    """The tables of one service, made by `connect`. Threads can share a lake and its Spark session.
 
     create_table, table, tables, rename_table, drop_table, undrop_table,       tables
     import_parquet
     transaction                                                                writes to several tables, all or nothing
     as_catalog                                                                 the tables in the session's SQL
-    spark, close                                                               the session; the end, which `with` brings
+    spark, close                                                               the session; the end, also by `with`
+
+        with connect("./warehouse") as lake:
+            lake.table("shop.orders").to_arrow()
+
+    The end of the `with` block closes the connection.
     """
 
     _foreign = by_name(OF_LAKES)
@@ -79,14 +84,18 @@ class Lake(KnowsForeignCalls, Connection):
         comment: str = "",
         if_not_exists: bool = False,
     ) -> Table:
-        """Creates a table. With a primary key an insert is an upsert. A missing namespace is created too.
+        """Creates a table. With a primary key an insert is an upsert. A missing namespace is created, too.
 
-        The schema is a text, "id bigint, amount double, day date", the schema of a table, or one of Arrow or Spark. Key
-        columns take no NULL. `buckets` (default 8) is the number of files that the upserts of one partition are spread
-        over; it never changes.
+            lake.create_table("shop.orders", "id bigint, amount double, day date", primary_key=["id"])
+
+        The schema is a text, the schema of a table, or a schema of Arrow or Spark. Key columns are NOT NULL. `buckets`
+        (default 8) is the number of files over which the upserts of one partition are spread; it never changes.
 
         A primary key is unique in the table, and must then contain the partition columns. With `key_scope="partition"`
         it is unique only within a partition.
+
+        Raises AlreadyExistsError if the name is taken, unless `if_not_exists` is set; InputError or InvalidError for a
+        wrong schema, key, partitioning or property.
         """
         keys = list(primary_key)
         if isinstance(primary_key, str) or isinstance(partition_by, str):
@@ -123,27 +132,44 @@ class Lake(KnowsForeignCalls, Connection):
         return schema.wire_columns(keys) if isinstance(schema, Schema) else column_types.wire_columns(schema, keys)
 
     def table(self, name: str) -> Table:
-        """The table of that name, in its current state."""
+        """Returns the table of that name, in its current state.
+
+        Raises NotFoundError if no table has that name.
+        """
         return Table(self, self.client.get_table(name))
 
     def tables(self, namespace: str = "") -> list[str]:
-        """Table names in order; with a namespace only its tables."""
+        """Returns the names of all tables, or of the tables of a namespace, in order.
+
+        Raises NotFoundError for an unknown namespace.
+        """
         return [table.name for table in self.client.list_tables(namespace=namespace)]
 
     def rename_table(self, name: str, new_name: str, *, message: str = "") -> Table:
         """Renames a table, also into another namespace; the old name is free at once.
 
-        Its id, files, history, tags and readers stay, and open writes don't conflict with the rename.
+            lake.rename_table("shop.orders", "archive.orders_2026")
+
+        The table keeps its id, files, history, tags and readers, and open writes don't conflict with the rename.
+
+        Raises NotFoundError for an unknown table or namespace, AlreadyExistsError if the new name is taken.
         """
         table_id = self.client.get_table(name).table_id
         return Table(self, self.client.rename_table(table_id, new_name, commit_message=message))
 
     def drop_table(self, name: str) -> None:
-        """Drops a table and ends its open transactions; `undrop_table` can bring it back for a while."""
+        """Drops a table and ends its open transactions; `undrop_table` can restore it until its retention ends.
+
+        Raises NotFoundError if no table has that name.
+        """
         self.client.drop_table(self.client.get_table(name).table_id)
 
     def undrop_table(self, name: str) -> Table:
-        """Brings back the table of that name that was dropped last."""
+        """Restores the table of that name that was dropped last.
+
+        Raises InputError if no dropped table has that name, NotFoundError for an unknown namespace, AlreadyExistsError
+        if the name is taken.
+        """
         dropped = self.client.find_dropped_tables(name)
         if not dropped:
             raise InputError("TABLE_UNKNOWN", f"no dropped table {name} can be brought back")
@@ -152,10 +178,14 @@ class Lake(KnowsForeignCalls, Connection):
     def import_parquet(
         self, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
     ) -> Table:
-        """Registers the Parquet files below a path where they are: nothing is copied, and no purge deletes them.
+        """Registers the Parquet files below a path in place: nothing is copied, and no purge deletes them.
+
+            lake.import_parquet("/data/clicks", "web.clicks")
 
         A missing table is created with the columns of the first file; folders like `day=2026-11-01` become partitions
         (bigint, date or string, depending on their values). Later changes of the files are not noticed.
+
+        Raises InputError if the path has no Parquet files, is in the lake, or the files don't fit the table.
         """
         import_files(self, path, name, on_conflict=on_conflict, message=message)
         return self.table(name)
@@ -163,9 +193,15 @@ class Lake(KnowsForeignCalls, Connection):
     def transaction(
         self, message: str = "", *, app_id: str | None = None, app_version: int | None = None
     ) -> MultiTableTransaction:
-        """Writes to several tables, all or nothing; one change per table, carried out when the block ends.
+        """Begins writes to several tables, all or nothing; one change per table, committed when the block ends.
+
+            with lake.transaction("sell") as txn:
+                txn.table("sales.orders").append(rows)
+                txn.table("sales.stock").update({"left": "left - 1"}, where="item = 7")
 
         `app_id` and `app_version` make it exactly-once, as for the writes of one table.
+
+        The end of the block raises ConflictError after a lost race; then no table changes.
         """
         return MultiTableTransaction(self, self.table, message, app_version_of(app_id, app_version))
 
@@ -176,7 +212,7 @@ class Lake(KnowsForeignCalls, Connection):
 def import_files(
     lake: Lake, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
 ) -> Commit:
-    """See `Lake.import_parquet`."""
+    """Registers the Parquet files below a path in a table; see `Lake.import_parquet`."""
     check_policy(on_conflict, is_insert=True)
     found = parquet_files.find_files(lake.client, plain_path(str(path)))
     try:
@@ -204,7 +240,7 @@ def connect(
     credentials: Credentials | None = None,
     storage_keys: bool = False,
 ) -> Lake:
-    """Opens a lake of tables: a folder, whose service starts by itself, or a service by its address.
+    """Opens a lake of tables: a folder, whose service starts automatically, or a service by its address.
 
         lake = connect("./warehouse")
         lake = connect("laketxs://meta:7070", spark, warehouse="s3a://bucket/lake", user="ana")
@@ -214,12 +250,14 @@ def connect(
         orders.read(commits_ago=1).show()
 
     where: a folder, or `laketxs://host:port` (TLS), `laketx://host:port` (without) or `unix:path` of a service.
-    spark: the session, classic or Spark Connect. Default: the active one, or a new one when it is first needed.
+    spark: the session, classic or Spark Connect. Default: the active session, or a new session when it is first needed.
     user: the name in the history.
-    warehouse: the location of data files, a path or URI that both Spark and pyarrow can open; a folder is its own.
+    warehouse: the location of data files, a path or URI that both Spark and pyarrow can open. Default: the folder.
     maintenance: this process also runs the compactions that the service plans, until the lake closes.
-    credentials: what the client trusts and shows to a service; by default what the environment says.
-    storage_keys: the service's temporary keys open the files on S3, for what runs without Spark (docs/security.md).
+    credentials: certificates and tokens of the client; by default those of the environment.
+    storage_keys: the service's temporary keys open the files on S3, for calls without Spark (docs/security.md).
+
+    Raises InputError for a wrong address or a missing warehouse, UnavailableError if no service answers.
 
     See also `help(Lake)`, `help(Table)` and docs/python.md.
     """

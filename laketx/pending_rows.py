@@ -19,7 +19,7 @@ class Group:
     __slots__ = ("callbacks", "changed", "is_done", "rows", "since")
 
     def __init__(self, since: float) -> None:
-        """`since`: when its first row came, by a monotonic clock."""
+        """`since` is the time of the first row, by a monotonic clock."""
         self.since = since
         self.rows: list[PendingRow] = []
         self.changed = threading.Condition()
@@ -27,7 +27,7 @@ class Group:
         self.callbacks: list[tuple[Callable[[PendingRow], object], PendingRow]] = []
 
     def finish(self) -> None:
-        """After all rows have their outcome."""
+        """Wake the callers, after all rows have their outcome."""
         with self.changed:
             self.is_done = True
             self.changed.notify_all()
@@ -38,10 +38,10 @@ class Group:
 
 
 class PendingRow:
-    """A row that a writer took. It has a commit, None if an earlier run had committed it, or an error.
+    """A row that a writer accepted. It gets a commit, None if an earlier run had committed it, or an error.
 
-    It is what `concurrent.futures.Future` is, but light: rows of a group share the lock on which their callers wait.
-    `await` works in coroutines.
+    It behaves like `concurrent.futures.Future` but is smaller: rows of a group share the lock on which their callers
+    wait. In coroutines, `await` it.
     """
 
     __slots__ = ("_commit", "_error", "_group", "row", "sequence")
@@ -54,16 +54,21 @@ class PendingRow:
         self.sequence = sequence
 
     def done(self) -> bool:
+        """Returns whether the row has its outcome."""
         return self._group.is_done
 
     def result(self, timeout: float | None = None) -> Commit | None:
-        """Waits until the row is durable; raises what failed, or TimeoutError after so many seconds."""
+        """Waits until the row is durable and returns its commit.
+
+        Raises the row's error, or TimeoutError after that many seconds.
+        """
         error = self.exception(timeout)
         if error is not None:
             raise error
         return self._commit
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits for the outcome and returns the row's error, or None. Raises TimeoutError after that many seconds."""
         group = self._group
         with group.changed:
             if not group.changed.wait_for(lambda: group.is_done, timeout):
@@ -71,7 +76,7 @@ class PendingRow:
         return self._error
 
     def add_done_callback(self, call: Callable[[PendingRow], object]) -> None:
-        """Calls it with this row when the row is done, on the writer's thread; at once if it is."""
+        """Calls the function with this row when the row is done, on the writer's thread; at once if it is done."""
         with self._group.changed:
             if not self._group.is_done:
                 self._group.callbacks.append((call, self))
@@ -86,6 +91,7 @@ class PendingRow:
         return self.result()
 
     def become(self, commit: Commit | None = None, error: BaseException | None = None) -> None:
+        """Set the row's outcome."""
         self._commit = commit
         self._error = error
 

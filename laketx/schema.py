@@ -23,7 +23,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `type` is in the words of Spark SQL, `default` an expression of it."""
+    """A column of a table. `type` and `default` are texts of Spark SQL."""
 
     name: str
     type: str
@@ -33,7 +33,13 @@ class Column:
 
 
 class Schema(Sequence[Column]):
-    """The columns of a table, in order. It prints as SQL, and `create_table` takes it."""
+    """The columns of a table, in order. It prints as SQL, and `create_table` accepts it.
+
+        print(orders.schema)
+        lake.create_table("shop.copy", orders.schema, primary_key=["id"])
+
+    Columns are found by position, and by name in any case.
+    """
 
     def __init__(self, meta: catalog_pb2.Table) -> None:
         self._meta = meta
@@ -63,7 +69,7 @@ class Schema(Sequence[Column]):
     def __getitem__(self, at: slice) -> Sequence[Column]: ...
 
     def __getitem__(self, at: int | str | slice) -> Column | Sequence[Column]:
-        """By place, or by name in any case."""
+        """Return a column by position, or by name in any case. Raises KeyError for an unknown name."""
         if not isinstance(at, str):
             return self._columns[at]
         for one in self._columns:
@@ -77,15 +83,15 @@ class Schema(Sequence[Column]):
         return [one.name for one in self._columns]
 
     def to_arrow(self) -> pa.Schema:
-        """The schema that reads with Arrow have."""
+        """Returns the schema of reads with Arrow."""
         return columns_schema(self._meta)
 
     def to_spark(self) -> StructType:
-        """The schema that reads with Spark have, with comments and defaults."""
+        """Returns the schema of reads with Spark, with comments and defaults."""
         return column_types.with_comments(self._meta)
 
     def wire_columns(self, keys: Sequence[str]) -> list[catalog_pb2.Column]:
-        """The columns of a new table with this schema."""
+        """Return the columns for a new table with this schema."""
         lower = {name.lower() for name in keys}
         return [
             catalog_pb2.Column(

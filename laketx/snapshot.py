@@ -33,7 +33,7 @@ OTHER_VERSIONS: Final = ("version", "timestamp", "commits_ago", "tag", "since", 
 
 
 class Snapshot(ArrowMethods):
-    """A version that stays readable until the block ends; made by `table.snapshot`.
+    """A version that stays readable until the block ends, made by `table.snapshot`.
 
     read                                               its rows as a DataFrame of Spark
     to_arrow, to_pandas, to_polars, scanner, count     the same without Spark
@@ -48,13 +48,18 @@ class Snapshot(ArrowMethods):
         return f"Snapshot({self.table.name!r}, version {self.version})"
 
     def read(self, *, where: str | Column | None = None) -> DataFrame:
-        """Its rows; to be used inside the block."""
+        """Returns the rows with Spark, to be used inside the block. Raises InputError for a wrong condition."""
         return scan.read_where(self.table, self.version, where, is_chosen=self._is_chosen)
 
     def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
-        """Its rows without Spark, to be used inside the block; `to_arrow` and the like take the same.
+        """Returns the rows without Spark, to be used inside the block; `to_arrow` and the like have the same arguments.
 
-        It takes columns, where and limit.
+            with orders.snapshot() as s:
+                s.scanner(columns=["id"], where="amount > 15").to_arrow()
+
+        The arguments are columns, where and limit.
+
+        Raises InputError if another version, or a range of changes, is given.
         """
         own = [name for name in OTHER_VERSIONS if name in asked]
         if own:
@@ -64,7 +69,10 @@ class Snapshot(ArrowMethods):
 
     @cached_property
     def _source(self) -> ReadSource:
-        """What counts as read where these rows are written: the newest version; one that was named is a constant."""
+        """Return the read that a write of these rows declares: the newest version.
+
+        A version that the caller named counts for nothing.
+        """
         return ReadSource(self.table.at(self.version), self.version)
 
 
@@ -76,7 +84,7 @@ def snapshot_of(
     commits_ago: int | None = None,
     tag: str | None = None,
 ) -> Iterator[Snapshot]:
-    """One version, pinned until the block ends."""
+    """Pin one version until the block ends."""
     is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
     with held_version(table, version, timestamp, commits_ago, tag) as held:
         yield Snapshot(table, held, is_chosen=is_chosen)

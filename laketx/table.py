@@ -62,7 +62,7 @@ RECENT_S: Final = 1.0  # small writes without Spark don't ask anew for a table t
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One commit of a table."""
+    """A commit of a table, as `table.history()` returns it."""
 
     version: int
     time: datetime
@@ -82,8 +82,8 @@ class HistoryEntry:
 class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
     """A table, made by `lake.table` and `lake.create_table`.
 
-    Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns, and answers
-    with a Commit: its version, time and transaction.
+    Reads return lazy DataFrames of one version. Every write is a transaction, finished when the method returns, and
+    returns a Commit with its version, time and transaction.
 
     read, snapshot, changes, resolve, history, export            reads
     insert, overwrite, update, delete, merge                     rows
@@ -91,7 +91,7 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
     append, upsert, writer                                       rows without Spark
     truncate, restore                                            whole partitions, or all
     add_columns, rename_column, drop_column, widen_column        columns
-    set_properties, refresh                                      settings; what others changed meanwhile
+    set_properties, refresh                                      settings; changes by others
 
         t.insert(df)                                             appends; with a primary key upserts
         t.update({"status": "'paid'"}, where="id = 7")
@@ -111,7 +111,7 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
 
     @property
     def meta(self) -> catalog_pb2.Table:
-        """The service's answer at the last refresh."""
+        """The service's description of the table at the last refresh."""
         return self.view.meta
 
     def __repr__(self) -> str:
@@ -119,37 +119,40 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
 
     @property
     def name(self) -> str:
-        """Its name with the namespace, as of the last refresh."""
+        """The table's name with its namespace, as of the last refresh."""
         return self.meta.name
 
     @property
     def table_id(self) -> str:
-        """Its id, which stays when it is renamed."""
+        """The table's id, which a rename doesn't change."""
         return self.meta.table_id
 
     @property
     def folder(self) -> str:
-        """The folder of its files; paths of files are relative to it."""
+        """The folder of the table's files; paths of files are relative to it."""
         return self.view.folder
 
     @property
     def schema(self) -> Schema:
-        """Its columns, as of the last refresh: `print(table.schema)`, `.names`, `.to_arrow()`, `.to_spark()`."""
+        """The columns, as of the last refresh: `print(table.schema)`, `.names`, `.to_arrow()`, `.to_spark()`."""
         return Schema(self.meta)
 
     def describe(self) -> pa.Table:
-        """Its columns as rows: name, type, nullable, comment. The last row is the table's own comment."""
+        """Returns the columns as rows: name, type, nullable, comment. The last row is the comment of the table."""
         rows: list[tuple[Any, ...]] = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
         if self.meta.comment:
             rows.append(("# table", None, None, self.meta.comment))
         return pa.Table.from_pylist([dict(zip(DESCRIBED.names, row, strict=True)) for row in rows], DESCRIBED)
 
     def ddl(self) -> str:
-        """The SQL statement that would create it, with its comments and properties."""
+        """Returns the SQL statement that creates the table, with its comments and properties."""
         return create_statement(self.meta)
 
     def refresh(self) -> Table:
-        """Loads the table's current state from the service. Writes do so by themselves."""
+        """Loads the table's current state from the service. Every write does so, too.
+
+        Raises BlockedError if the table is dropped.
+        """
         self.view = self.view.refreshed()
         self._refreshed_s = time.monotonic()
         return self
@@ -165,9 +168,14 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         tag: str | None = None,
         where: str | Column | None = None,
     ) -> DataFrame:
-        """The rows of one version: the newest, or the one at a version, a time, a number of commits ago, or a tag.
+        """Returns the rows of one version as a DataFrame of Spark; without arguments, of the newest version.
+
+            orders.read(version=12, where="day = '2026-11-01'").show()
 
         A time without a zone is in the session's time zone. `where` filters the rows; as text it also prunes files.
+
+        Raises InputError for a wrong condition, InvalidError for a version above the newest, GoneError for a version
+        that is no longer kept, NotFoundError for an unknown tag.
         """
         return scan.read(self.view, version=version, timestamp=timestamp, commits_ago=commits_ago, tag=tag, where=where)
 
@@ -179,38 +187,59 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         commits_ago: int | None = None,
         tag: str | None = None,
     ) -> AbstractContextManager[Snapshot]:
-        """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`, or `s.to_arrow()`."""
+        """Keeps one version readable for several queries.
+
+            with orders.snapshot(tag="2026-11") as s:
+                s.to_arrow(columns=["id"])
+                s.read(where="amount > 15")  # with Spark
+
+        Raises the errors of `read`.
+        """
         return snapshot_of(self.view, version, timestamp, commits_ago, tag)
 
     def changes(
         self, *, since: int | str | datetime, until: int | str | datetime | None = None, mode: str = "latest"
     ) -> DataFrame:
-        """The rows that changed after `since`, up to `until` (versions or times; default: the newest).
+        """Returns the rows that changed after `since`, up to `until` (default: the newest version), with Spark.
 
-        "latest": new and changed rows, as they are at the end. "changes": also deleted rows, and the old images. "log":
-        the same for each commit. The result also has `_change_type`, `_commit_version` and `_commit_time`.
+            orders.changes(since=12, mode="changes").show()
+
+        `since` and `until` are versions or times. Mode "latest" returns new and changed rows, as they are at the end;
+        "changes" also deleted rows and previous images; "log" the same for each commit. The result also has
+        `_change_type`, `_commit_version` and `_commit_time`.
+
+        Raises InputError for a wrong range or mode, GoneError if the range begins before the oldest kept version.
         """
         return changes.read_changes(self.view, since=since, until=until, mode=mode)
 
     def cursor(self, name: str, *, version: int | None = None, keep: timedelta | None = None) -> Cursor:
-        """A durable position to read increments from: the cursor of that name, or a new one if there is none.
+        """Returns the cursor of that name, a durable position to read increments from; creates it if it doesn't exist.
 
-        A new cursor begins at the newest version or at `version`; its first increment is what comes after. Everything
-        that it has not read is kept, until it was not used for as long as `keep` says (default: a week).
+            cursor = orders.cursor("nightly", version=12)
+            rows = cursor.changes()  # or cursor.to_arrow()
+            cursor.advance()
+
+        A new cursor begins at `version`, by default the newest: its first increment contains later commits. The service
+        keeps all commits that the cursor has not read, until it has been idle for `keep` (default: a week).
         """
         return cursor_of(self.view, name, version, keep)
 
     def tag(self, name: str, *, version: int | None = None, comment: str = "", move: bool = False) -> int:
-        """Names a version, by default the newest, which stays readable while it has the tag; returns the version."""
+        """Names a version, by default the newest, and returns it. It stays readable while it has the tag.
+
+            orders.tag("2026-11", comment="books of November")
+
+        Raises AlreadyExistsError if the tag names another version, unless `move` is set.
+        """
         client = self.lake.client
         return client.create_tag(self.table_id, name, version=version, comment=comment, move=move).version
 
     def tags(self) -> dict[str, int]:
-        """The tagged versions, by tag."""
+        """Returns the tagged versions by tag."""
         return {tag.name: tag.version for tag in self.lake.client.list_tags(self.table_id)}
 
     def drop_tag(self, name: str) -> None:
-        """Drops a tag, so that its version can be retired; a missing tag is no error."""
+        """Drops a tag, so that its version can be retired. A missing tag is no error."""
         self.lake.client.drop_tag(self.table_id, name)
 
     def export(
@@ -224,12 +253,16 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         partitioned: bool = True,
         overwrite: bool = False,
     ) -> int:
-        """Writes the rows of one version as plain Parquet files, and returns that version.
+        """Writes the rows of one version as plain Parquet files with Spark, and returns that version.
 
-        Any reader can open them without LakeTX. The files of a partitioned table lie in folders like `day=2026-11-01`,
-        and its partition columns are only in the folder names; with `partitioned=False` all files lie in one folder and
-        contain all columns. The path must be empty or not exist. `overwrite` replaces existing Parquet files, once the
-        new ones are complete.
+            orders.export("/backup/orders", where="day >= '2026-11-01'")
+
+        Any reader can open the files without LakeTX. The files of a partitioned table are in folders like
+        `day=2026-11-01`, and its partition columns are only in the folder names; with `partitioned=False` all files are
+        in one folder and contain all columns. The path must be empty or not exist. `overwrite` replaces existing
+        Parquet files, once the new files are complete.
+
+        Raises InputError if the path is not empty, or is in the lake.
         """
         return export.export(
             self.view,
@@ -245,11 +278,22 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
     def resolve(
         self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
     ) -> int:
-        """The version that a read uses; without arguments the newest."""
+        """Returns the version that a read uses; without arguments the newest.
+
+            orders.resolve(timestamp="2026-11-01 08:00:00Z")
+
+        Raises InvalidError for a version above the newest, GoneError for a version that is no longer kept.
+        """
         return version_of(self.view, version, timestamp, commits_ago)
 
     def history(self, limit: int | None = 100) -> list[HistoryEntry]:
-        """Its commits, newest first."""
+        """Returns the table's commits, newest first.
+
+            for entry in orders.history(10):
+                print(entry.version, entry.operation, entry.message)
+
+        With `limit=None` it returns all commits.
+        """
         found: list[HistoryEntry] = []
         for one in self.lake.client.list_versions(self.table_id, page_size=min(limit or 500, 500)):
             if limit is not None and len(found) >= limit:
@@ -260,9 +304,14 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
     # ------------------------------------------------------------------------------------------------------ columns
 
     def add_columns(self, columns: str | StructType | pa.Schema, *, message: str = "") -> Table:
-        """Adds columns, "note string, address.zip string", in one commit; existing rows have NULL in them.
+        """Adds columns in one commit; existing rows have NULL in them.
+
+            orders.add_columns("note string, address.zip string")
 
         A path adds a field to a struct. Quote a column with backticks if its name contains a dot.
+
+        Raises InputError for a type that tables don't have, NOT NULL or a default; AlreadyExistsError for an existing
+        name.
         """
         if isinstance(columns, str | pa.Schema):
             found = added_columns(columns)
@@ -282,9 +331,13 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         return self._alter(message, *(add_column(one.name, one.type, comment=one.comment) for one in found))
 
     def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
-        """Renames a column.
+        """Renames a column. It keeps its id, so no file is rewritten.
 
-        It keeps its id, so no file is rewritten. A field of a struct is named by its path, `address.zip`.
+            orders.rename_column("address.zip", "postcode")
+
+        A field of a struct is named by its path.
+
+        Raises InvalidError for an unknown column, AlreadyExistsError if the new name exists.
         """
         path = path_of(self.meta, old)
         if path != old or "." not in old:
@@ -292,9 +345,13 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         return self._alter(message, rename_column(path, new))
 
     def set_default(self, name: str, default: str | None, *, message: str = "") -> Table:
-        """Sets what inserts write that leave a column out, as SQL: "'new'", "current_date()"; None: NULL again.
+        """Sets the value that inserts without the column write, as SQL; None restores NULL. Existing rows don't change.
 
-        Rows that are there stay as they are.
+            orders.set_default("status", "'new'")
+
+        Without Spark the default must be a constant.
+
+        Raises InvalidError for an unknown column, InputError if its type can't hold the default.
         """
         if default is not None:
             types = {one.name.lower(): one.type for one in self.meta.columns}
@@ -304,16 +361,29 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         return self._alter(message, default_column(name, default or ""))
 
     def drop_column(self, name: str, *, message: str = "") -> Table:
-        """Drops a column. Older versions still show its values."""
+        """Drops a column. Older versions still contain its values.
+
+        Raises InvalidError for an unknown column, BlockedError for a column of the key or the partitions.
+        """
         return self._alter(message, drop_column(path_of(self.meta, name)))
 
     def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
-        """Widens a column to a type that holds every old value: "bigint" for an int."""
+        """Widens a column to a type that holds every existing value.
+
+            orders.widen_column("quantity", "bigint")  # was int
+
+        Raises InvalidError if the new type is not wider.
+        """
         wanted = type_of_words(new_type) if isinstance(new_type, str) else column_types.type_text(new_type)
         return self._alter(message, widen_column(path_of(self.meta, name), wanted))
 
     def set_properties(self, **values: str) -> Table:
-        """Sets properties: `set_properties(**{"write.on_conflict": "rerun"})`."""
+        """Sets properties of the table.
+
+            orders.set_properties(**{"write.on_conflict": "rerun"})
+
+        Raises InvalidError for an unknown property or value.
+        """
         self.lake.client.alter_table(self.table_id, common_pb2.Alteration(set_properties=values))
         return self.refresh()
 
@@ -333,11 +403,16 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         zorder_by: Sequence[str] = (),
         message: str = "",
     ) -> Commit | None:
-        """Rewrites files into fewer, larger ones with the same rows; None if there is nothing to do.
+        """Rewrites files into fewer, larger files with the same rows. Returns None if there is nothing to do.
+
+            orders.compact()
+            orders.compact("cluster", sort_by=["day"])
 
         "minor" merges small files, "major" rewrites files with hidden rows or deltas, "cluster" orders rows by columns,
-        in sequence (`sort_by`) or equally (`zorder_by`). It needs no Spark: processes of this machine do it, or the
-        executors of the lake's session where these are elsewhere.
+        in sequence (`sort_by`) or equally (`zorder_by`). It needs no Spark: processes on this machine do the work, or
+        the executors of the lake's session if they are on other machines.
+
+        Raises InputError for an unknown operation or a wrong order, ConflictError if a write wins the race.
         """
         return by_hand.compact(
             self.refresh().view, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message
@@ -354,11 +429,16 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         app_id: str | None = None,
         message: str = "",
     ) -> TableWriter:
-        """Takes single rows from many threads, and commits them in groups, without Spark.
+        """Returns a writer that accepts single rows from many threads and commits them in groups, without Spark.
 
-        A group commits when it has `flush_rows` rows, or when its first row is `flush_ms` old; of a key that comes
-        twice in it the last row counts. `rows_max` rows may wait. With `app_id` rows have a `sequence` number that
-        grows, and each is written once, however often the program starts again. See docs/arrow.md.
+            with orders.writer(flush_rows=1_000, flush_ms=20) as writer:
+                writer.write({"id": 1, "amount": 2.5}).result()
+
+        A group commits when it has `flush_rows` rows, or when its first row is `flush_ms` old; if a key appears twice
+        in a group, the last row wins. At most `rows_max` rows wait. With `app_id` each row has an increasing `sequence`
+        number, and is written once, even if the program restarts. See docs/arrow.md.
+
+        Raises InputError for limits out of range.
         """
 
         def send(rows: Sequence[Row], sequence: int | None) -> Commit:
@@ -380,7 +460,7 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         )
 
     def app_version(self, app_id: str) -> int | None:
-        """The highest version that the application has written to the table; None: it has written none."""
+        """Returns the highest version that the application has written to the table, or None."""
         found = self.lake.client.resolve_version(self.table_id, app_id=app_id)
         return found.app_version if found.HasField("app_version") else None
 

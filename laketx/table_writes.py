@@ -46,11 +46,14 @@ class Verbs(ABC, Generic[Answer]):
     """The writes of a table, and of a table in a transaction.
 
     `on_conflict`: "fail" raises ConflictError after a lost race; "resubmit" commits the same files at the new head, for
-    inserts that read nothing of their table; "rerun" computes everything again. Default: the table's property
+    inserts that read nothing from their table; "rerun" repeats everything. Default: the table's property
     `write.on_conflict`, or else "resubmit" for these inserts, and "fail" for everything else.
 
-    `app_id` and `app_version`: exactly-once writes for pipelines that repeat. The table remembers the highest version
-    of each application; a write whose version is not above it changes nothing, and its result has `already_applied`.
+    `app_id` and `app_version`: exactly-once writes for pipelines that repeat. The table stores the highest version of
+    each application; a write whose version is not higher changes nothing, and its result has `already_applied`.
+
+    All methods raise ConflictError after a lost race, and InputError, before anything is visible, for rows, columns or
+    conditions that don't fit the table.
     """
 
     @property
@@ -99,12 +102,17 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Appends the rows, or upserts them in a primary-key table.
+        """Appends the rows, or upserts them into a primary-key table.
 
-        Rows are a DataFrame of Spark, pandas or polars, or an Arrow table. Columns are matched by name; missing ones
-        become NULL. A duplicate key in the rows is an error, unless `order_by` says which row is newer: the last one
-        wins. In an append table `order_by` sorts the rows. `merge_schema` first adds columns that the table lacks.
-        Rows that are no DataFrame of Spark are written without Spark, unless one of these two is given; see `append`.
+            orders.insert(df, order_by="updated")
+
+        Rows are a DataFrame of Spark, pandas or polars, or an Arrow table. Columns are matched by name; missing columns
+        become their default, or NULL. A duplicate key in the rows is an error, unless `order_by` orders the rows: the
+        last row wins. In an append table `order_by` sorts the rows. `merge_schema` first adds columns that the table
+        lacks. Without `order_by` and `merge_schema`, rows other than a DataFrame of Spark are written without Spark;
+        see `append`.
+
+        Raises ConflictError after a lost race, InputError for rows that don't fit (KEY_TWICE, CAST_LOSSY, …).
         """
 
         if not is_spark(rows) and order_by is None and not merge_schema:
@@ -130,10 +138,14 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Appends rows without Spark: of pandas, polars or Arrow, a list of dicts, or a stream of record batches.
+        """Appends rows without Spark: rows of pandas, polars or Arrow, a list of dicts, or a stream of record batches.
 
-        Columns are matched by name. A value that would change in its column's type is refused. A stream is read once,
-        some 256 MB at a time.
+            events.append([{"id": 1, "day": date(2026, 11, 1)}])
+
+        Columns are matched by name. A stream is read once, in parts of about 256 MB.
+
+        Raises InputError for a value that would change in its column's type (CAST_LOSSY) and for rows that don't fit,
+        ConflictError after a lost race.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         given = Given(rows, is_streamed=True)
@@ -153,7 +165,12 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Inserts rows into a primary-key table without Spark, in the place of those with their keys; see `append`."""
+        """Inserts rows into a primary-key table without Spark, and replaces rows with the same keys; see `append`.
+
+            orders.upsert([{"id": 4, "amount": 12.5}])
+
+        Raises InputError if a key appears twice in the rows, and the errors of `append`.
+        """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         given = Given(rows)
         return self._do(
@@ -174,11 +191,15 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Replaces **every row of the table**, also of a partitioned one, unless `partition` limits it.
+        """Replaces **every row of the table**, also of a partitioned table, unless `partition` limits it.
 
-        `partition={"day": "2026-11-01"}`, or a list of such, replaces the named partitions; with a single one the rows
-        can omit its columns. `partition="dynamic"` replaces the partitions of the given rows. Rows that are no
-        DataFrame of Spark are written without Spark, unless `order_by` is given; see `append`.
+            events.overwrite(rows, partition={"day": "2026-11-01"})
+
+        A partition, or a list of partitions, replaces these; for a single partition the rows can omit its columns.
+        `partition="dynamic"` replaces the partitions of the given rows. Without `order_by`, rows other than a DataFrame
+        of Spark are written without Spark; see `append`.
+
+        Raises ConflictError after a lost race, InputError for rows or partitions that don't fit.
         """
         app = app_version_of(app_id, app_version)
         if not is_spark(rows) and order_by is None:
@@ -203,7 +224,12 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Removes every row, or the rows of the named partitions."""
+        """Removes every row, or the rows of the named partitions.
+
+            events.truncate(partition={"day": "2026-11-01"})
+
+        Raises ConflictError after a lost race.
+        """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(lambda table: whole_partitions.plan_truncate(table, partition), options)
 
@@ -219,7 +245,13 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Brings back the rows of a version (not its columns), in the whole table or in the named partitions."""
+        """Restores the rows of a version (not its columns), in the whole table or in the named partitions.
+
+            orders.restore(commits_ago=1)
+
+        Raises InputError unless exactly one version is named, GoneError if it is no longer kept, ConflictError after a
+        lost race.
+        """
         if sum(one is not None for one in (version, timestamp, commits_ago)) != 1:
             raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
@@ -240,11 +272,14 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Sets columns of the rows for which the condition is true: update({"status": "'paid'"}, where="id = 7").
+        """Sets columns of the rows for which the condition is true.
 
-        A text is a SQL expression over the old row, and so is a Column. Anything else is the value itself: 5, None, a
-        date. Key columns can't be set. Plain expressions and conditions (docs/arrow.md) need no Spark where no Spark
-        session runs.
+            orders.update({"status": "'paid'", "left": 5}, where="id = 7")
+
+        A text or a Column is an expression over the old row. Any other value is stored itself: 5, None, a date. Key
+        columns can't be set. Without a Spark session, plain expressions and conditions (docs/arrow.md) need no Spark.
+
+        Raises ConflictError after a lost race, InputError for a wrong expression or a value that doesn't fit.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
 
@@ -268,10 +303,16 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Deletes the rows for which the condition is true, or those with the keys.
+        """Deletes the rows for which the condition is true, or the rows with the keys.
 
-        `keys` is a list of values or of dicts, or a table with the key columns; it needs no Spark. Nor does a plain
-        condition (docs/arrow.md) where no Spark session runs.
+            orders.delete("amount < 0")
+            orders.delete(keys=[7, 8])
+
+        `keys` is a list of values or of dicts, or a table with the key columns; it needs no Spark. Without a Spark
+        session, a plain condition (docs/arrow.md) needs none, either.
+
+        Raises ConflictError after a lost race, InputError for a wrong condition, or unless exactly one of both is
+        given.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         if keys is not None and where is None:
@@ -291,7 +332,9 @@ class Verbs(ABC, Generic[Answer]):
     def merge(self, source: AnyRows, on: str | list[str]) -> MergeBuilder[Answer]:
         """Begins a MERGE. `on` is one or more columns of both sides, or a condition on `target` and `source`.
 
-        Rows that are no DataFrame of Spark are merged without Spark where all expressions are plain (docs/arrow.md).
+            orders.merge(rows, on="id").when_matched_update().when_not_matched_insert().execute()
+
+        Rows other than a DataFrame of Spark are merged without Spark if all expressions are plain (docs/arrow.md).
         """
         given = Given(source)
 
@@ -333,7 +376,9 @@ def _by_spark(work: Callable[[], Answer], why: NotPlainError) -> Answer:
 
 
 class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
-    """Clauses are tried in the given order; the first one whose condition is true applies.
+    """A MERGE that is being built.
+
+    Clauses are tried in the given order; the first clause whose condition is true applies.
 
     Conditions and values are SQL over `target.column` and `source.column`.
     """
@@ -356,12 +401,13 @@ class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
         return self._with("matched", "update", values, condition)
 
     def when_matched_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
+        """Deletes matched rows."""
         return self._with("matched", "delete", None, condition)
 
     def when_not_matched_insert(
         self, values: Settings | None = None, *, condition: str | None = None
     ) -> MergeBuilder[Answer]:
-        """Inserts new rows; without values, every column that the source has.
+        """Inserts source rows without a match; without values, every column of the source.
 
         Missing columns become their default, or NULL.
         """
@@ -373,9 +419,11 @@ class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
         *,
         condition: str | None = None,
     ) -> MergeBuilder[Answer]:
+        """Updates rows of the table that no source row matches."""
         return self._with("by_source", "update", values, condition)
 
     def when_not_matched_by_source_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
+        """Deletes rows of the table that no source row matches."""
         return self._with("by_source", "delete", None, condition)
 
     def execute(
@@ -386,9 +434,10 @@ class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Runs the merge. Several source rows that change one row of the table are an error.
+        """Runs the merge.
 
-        They are none if the one clause for matched rows is a delete without a condition.
+        Raises InputError without a clause, and if several source rows match the same row of the table, unless the only
+        clause for matched rows is a delete without a condition; ConflictError after a lost race.
         """
         if not self._clauses:
             raise InputError("MERGE_EMPTY", "a merge needs a clause")

@@ -37,10 +37,15 @@ else:
 
 
 class MultiTableTransaction:
-    """Made by `lake.transaction()`. Its changes are staged and committed when the block ends.
+    """Writes to several tables, made by `lake.transaction()`: staged, and committed together when the block ends.
 
-    A table's version is fixed when it is first named: `txn.table(…).read()` and `txn.sql(…)` show that version, and the
-    commit is judged against it. A block that ends with an exception changes nothing.
+        with lake.transaction("sell") as txn:
+            txn.table("sales.orders").append(rows)
+            txn.table("sales.stock").update({"left": "left - 1"}, where="item = 7")
+        print(txn.commits)
+
+    A table's version is fixed when the block first names it: `txn.table(…).read()` and `txn.sql(…)` return that
+    version, and the commit is checked against it. A block that ends with an exception changes nothing.
     """
 
     def __init__(
@@ -66,8 +71,12 @@ class MultiTableTransaction:
     def sql(self, statement: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
         """Runs a statement of Spark SQL in this transaction: SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE.
 
-        What it writes is committed with the rest when the block ends; until then nobody sees it, this transaction
-        neither. What it reads of the lake's tables counts. Statements that define tables, and CALL, are refused.
+            txn.sql("INSERT INTO lake.sales.orders SELECT * FROM lake.sales.cart WHERE user = :user", {"user": 7})
+
+        Its rows are committed with the other changes when the block ends; until then nobody reads them, nor does this
+        transaction. Its reads of the lake's tables count. Statements that define tables, and CALL, are refused.
+
+        Raises InputError if the table already has a change, or the block has ended.
         """
         self.check_open()
         for one in self._tables.values():
@@ -79,12 +88,19 @@ class MultiTableTransaction:
         return found
 
     def advance(self, cursor: Cursor) -> None:
-        """Moves the cursor to the end of its last `changes`, together with the commit or not at all."""
+        """Moves the cursor to the end of its last `changes`, together with the commit or not at all.
+
+        Raises InputError if the cursor's changes have not been read.
+        """
         self.check_open()
         cursor.step()  # what is wrong with it is said here
         self._cursors.append(cursor)
 
     def table(self, name: str) -> TableInTransaction:
+        """Returns a table in this transaction, at a version that is fixed by the first call.
+
+        Raises NotFoundError if no table has that name.
+        """
         table_id = self._ids.get(name)
         if table_id is None:  # the same table may be named in several ways
             table = self._open_table(name)
@@ -94,14 +110,16 @@ class MultiTableTransaction:
         return self._tables[table_id]
 
     def changes_by_sql(self, table_id: str) -> bool:
+        """Return whether a statement of `sql` changes the table."""
         return self._statements.changes(table_id)
 
     def stage(self, write: CatalogWrite, version: int) -> Write:
-        """Has the catalog write the files, for the commit at the end."""
+        """Have the catalog write the files now, for the commit at the end of the block."""
         self._staged.append(f"{write.table.folder}/{self._txn_id}")
         return catalog_writes.stage_catalog_write(write, self._txn_id, version)
 
     def check_open(self) -> None:
+        """Raise InputError if the block has ended."""
         if self._is_over:
             raise InputError("TRANSACTION_OVER", "the block of this transaction has ended")
 
@@ -151,7 +169,7 @@ class MultiTableTransaction:
             )
 
     def _writes(self) -> tuple[list[Callable[[], Write]], list[Callable[[], Write]]]:
-        """One for each table that is changed, and for each that is only read."""
+        """Return a write for each table that is changed, and a write for each that is only read."""
         changed: list[Callable[[], Write]] = []
         read: list[Callable[[], Write]] = []
         by_sql = {write.table.table_id: write for write in self._statements.end()}
@@ -169,7 +187,7 @@ class MultiTableTransaction:
 
 
 class TableInTransaction(ArrowMethods, Verbs[None]):
-    """One table of a transaction, at a fixed version; takes one change. What is read of it counts."""
+    """A table in a transaction, at a fixed version. It accepts one change, and its reads count."""
 
     def __init__(self, txn: MultiTableTransaction, table: Table, version: int | None) -> None:
         self.plan: Callable[[TableView], Write] | None = None
@@ -179,18 +197,18 @@ class TableInTransaction(ArrowMethods, Verbs[None]):
         self._table = table
 
     def read(self, where: str | None = None) -> DataFrame:
-        """The rows at the version that the transaction is judged against.
+        """Returns the rows at the transaction's version of the table, with Spark.
 
-        The transaction loses if another one changed what was read here, even if it changes nothing in this table
-        itself. Under `maxcompute` only the reads of tables count that the transaction changes.
+        The transaction loses if another transaction changed these rows, even if it changes nothing in this table
+        itself. Under `maxcompute` only reads of tables that the transaction changes count.
         """
         self.reads.append(catalog_changes.condition_read(self._table.view, where))
         return self._table.read(version=self.version, where=where)
 
     def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
-        """The rows without Spark, of the version that the transaction is judged against; they count as `read` has it.
+        """Returns the rows at the transaction's version of the table without Spark; they count like those of `read`.
 
-        Takes what the table's own `scanner` takes. A version that you name is a constant, and doesn't count.
+        It accepts the arguments of a table's `scanner`. A read of a version that you name doesn't count.
         """
         if names_version(asked):
             return scan_of(self._table.view, asked)
@@ -203,19 +221,21 @@ class TableInTransaction(ArrowMethods, Verbs[None]):
 
     @property
     def counts_reads(self) -> bool:
-        """Whether its profile checks what a transaction read that doesn't change it."""
+        """Whether the table's profile checks reads of transactions that don't change it."""
         return write_rules(self._table.meta).counts_reads
 
     @property
     def name(self) -> str:
+        """The table's name with its namespace."""
         return self._table.meta.name
 
     @property
     def table_id(self) -> str:
+        """The table's id."""
         return self._table.table_id
 
     def planned(self, read_by_sql: Sequence[common_pb2.Read] = ()) -> Write:
-        """Its change. A table that is only read gets an UPDATE that changes no row."""
+        """Return the table's change. A table that is only read gets an UPDATE that changes no row."""
         table = self._table.view
         write = Write(table, common_pb2.OPERATION_UPDATE) if self.plan is None else self.plan(table)
         return replace(write.at(self.version), also_read=[*self.reads, *read_by_sql])

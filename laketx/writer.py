@@ -5,10 +5,10 @@
         await writer.write_async({"id": 2, "amount": 4.0})  # the same in a coroutine
 
 A group commits when it has `flush_rows` rows, or when its first row is `flush_ms` old. While a group commits, the next
-one fills. `write` waits while `rows_max` rows are waiting.
+group fills. `write` blocks while `rows_max` rows are waiting.
 
-With `app_id` each row has a sequence number that grows. The table remembers the highest one that was committed, in the
-same commit. A writer that begins anew leaves out rows up to it: read the source again from `writer.resume_after`.
+With `app_id` each row has an increasing sequence number. The commit of a row also stores the highest sequence number in
+the table. A writer that starts again skips rows up to it: read the source again from `writer.resume_after`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ Send = Callable[[Sequence[Row], int | None], Commit]  # commits the rows, with t
 
 
 class TableWriter:
-    """Collects rows and commits them in groups. Threads share it; `close`, or the end of `with`, commits the rest."""
+    """Collects rows and commits them in groups.
+
+    Threads can share it; `close`, or the end of `with`, commits the rest.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class TableWriter:
         resume_after: int | None = None,
         is_numbered: bool = False,
     ) -> None:
-        """`send` commits rows. `resume_after` is the highest sequence number that is committed already."""
+        """`send` commits rows. `resume_after` is the highest sequence number that is already committed."""
         if flush_rows < 1 or flush_ms < 0 or rows_max < flush_rows:
             raise InputError(
                 "WRITER_INVALID", "flush_rows is at least 1, flush_ms at least 0, rows_max at least flush_rows"
@@ -68,7 +71,14 @@ class TableWriter:
         self._thread = start_thread(self._run, "laketx-writer", self._end)
 
     def write(self, row: Row, *, sequence: int | None = None) -> PendingRow:
-        """Takes a row, and returns what becomes its commit. Returns later while too many rows are waiting."""
+        """Accepts a row and returns a future of its commit. Blocks while too many rows are waiting.
+
+            done = writer.write({"id": 1, "amount": 2.5})
+            print(done.result().version)
+
+        Raises InputError if the writer is closed or broken, or the sequence number is missing or too low. The future
+        raises the error of a row that doesn't fit the table.
+        """
         with self._changed:
             taken = self._take(row, sequence)
             # The row is in the queue before its thread waits: threads that wait are not overtaken by others.
@@ -76,13 +86,16 @@ class TableWriter:
         return taken
 
     async def write_async(self, row: Row, *, sequence: int | None = None) -> Commit | None:
-        """Takes a row, and waits until it is durable; other coroutines run meanwhile."""
+        """Accepts a row and waits until it is durable; other coroutines run in the meantime.
+
+        Raises the errors of `write`.
+        """
         with self._changed:
             taken = self._take(row, sequence)
         return await taken
 
     def flush(self) -> None:
-        """Commits what waits, and returns when it is durable; raises what failed."""
+        """Commits the waiting rows and returns when they are durable. Raises the error of a failed row."""
         with self._changed:
             committing = [] if self._committing is None else [self._committing]
             pending = [row for group in (*committing, *self._groups) for row in group.rows]
@@ -96,7 +109,7 @@ class TableWriter:
                 self._flushes -= 1
 
     def close(self) -> None:
-        """Commits what waits, and ends; raises if the writer broke."""
+        """Commits the waiting rows and ends the writer. Raises the error that broke the writer, if any."""
         self._end()
         self._thread.join()
         if self._broken is not None:
@@ -201,7 +214,7 @@ class TableWriter:
 
 
 def latest_rows(rows: Sequence[Row], meta: catalog_pb2.Table) -> Iterable[Row]:
-    """The last row of each key; all rows of a table without keys."""
+    """Return the last row of each key; for a table without keys, all rows."""
     if not meta.primary_key:
         return rows
     where = [name.lower() for name in (*meta.partition_columns, *meta.primary_key)]

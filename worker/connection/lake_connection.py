@@ -88,7 +88,7 @@ class Connection:
 
     @property
     def spark(self) -> SparkSession:
-        """The given session, the active one, or a new one that is created when it is first needed."""
+        """The given session, the active session, or a new session that is created when it is first needed."""
         with self._lock:
             if self._spark is None:
                 settings = {**jar_setting(), **self._catalog(CATALOG)} if find_jar() else WITHOUT_JAR
@@ -100,16 +100,18 @@ class Connection:
             return self._spark
 
     def as_catalog(self, name: str = CATALOG) -> str:
-        """Makes the tables known to the session's SQL under the name: `SELECT … FROM lake.shop.orders`.
+        """Makes the tables available in the session's SQL under the name: `SELECT … FROM lake.shop.orders`.
 
-        A session that `connect` started knows them as `lake`. Another one must have been started with the jar that
-        `laketx spark-jar` tells of.
+        A session that `connect` started has them as `lake`. Your own session must have the catalog's jar: start it with
+        the settings that `laketx spark-jar` prints.
+
+        Raises InputError if the session lacks the jar.
         """
         session.add_catalog(self.spark, name, self._catalog(name))
         return name
 
     def own_catalog(self) -> str:
-        """The name of a catalog of these tables that the worker's own statements use."""
+        """Returns the name of a catalog of these tables for the worker's own statements."""
         if self._own_catalog is None:
             name = f"laketx_{sha256(repr(sorted(self.address.items())).encode()).hexdigest()[:12]}"
             session.add_own_catalog(self.spark, self._catalog(name))
@@ -117,7 +119,7 @@ class Connection:
         return self._own_catalog
 
     def name_of(self, table_id: str) -> str:
-        """How the worker's own statements name a table, whatever its name is by then."""
+        """Returns a table's name for the worker's own statements, which a rename doesn't change."""
         return f"{self.own_catalog()}.`{BY_ID}`.`{table_id}`"
 
     def _catalog(self, name: str) -> dict[str, str]:
@@ -125,17 +127,17 @@ class Connection:
         return catalog_settings(name, self._uri, self.warehouse, self._user) | shown
 
     def mark_warehouse(self) -> None:
-        """Called before the first write. Leaves the mark that purge and fsck check."""
+        """Creates the warehouse's mark, which purge and fsck check. Called before the first write."""
         if not self._is_marked:
             mark_where_proven(self.client, self.warehouse)
             self._is_marked = True
 
     def at_close(self, work: Callable[[], None]) -> None:
-        """Registers a call for the time when the lake closes, before its connection does."""
+        """Registers a function to call when the lake closes, before its connection closes."""
         self._at_close.append(work)
 
     def close(self) -> None:
-        """Ends the pins and the connection. The Spark session stays open."""
+        """Releases the pins and closes the connection. The Spark session stays open."""
         self.pins.close()
         while self._at_close:
             self._at_close.pop()()

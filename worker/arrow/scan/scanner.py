@@ -23,7 +23,7 @@ WHOLE: Final = float("inf")
 
 
 class Asked(TypedDict, total=False):
-    """What is read: columns and rows of one version, or the changes between two."""
+    """The arguments of a read: columns and rows of one version, or the changes between two versions."""
 
     columns: Sequence[str] | None
     where: str | None
@@ -49,12 +49,12 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class ArrowScan:
-    """Rows that a program asked for. Nothing is read before it is used; each use reads the same rows again.
+    """The rows of a read. Nothing is read before it is used; each use reads the same rows again.
 
     to_arrow, to_batches, to_pandas, to_polars, to_lazy_polars, to_duckdb, count
 
-    Whatever takes Arrow streams takes it as it is: `polars.DataFrame(scan)`, `pyarrow.table(scan)`, and in DuckDB
-    `SELECT … FROM scan`. The version stays readable while the scan, or a reader of it, is in use.
+    Every library that accepts Arrow streams accepts a scan: `polars.DataFrame(scan)`, `pyarrow.table(scan)`, and in
+    DuckDB `SELECT … FROM scan`. The version stays readable while the scan, or a reader of it, is in use.
     """
 
     rows: Rows
@@ -67,7 +67,7 @@ class ArrowScan:
 
     @property
     def version(self) -> int:
-        """The version that is read; of changes, the last one."""
+        """The version that is read; for changes, the last version."""
         return self.pinned[-1].version
 
     @property
@@ -81,17 +81,17 @@ class ArrowScan:
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as a table."""
+        """Returns all rows as a table."""
         memory_bytes = WHOLE if self.limit is None else BATCH_BYTES
         parts = list(self._tables(self.columns, self.where, self.limit, memory_bytes))
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows one batch after the other: a few batches are in memory at a time."""
+        """Returns the rows as a stream, with a few batches in memory at a time."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
-        """All rows; the options are those of `pyarrow.Table.to_pandas`."""
+        """Returns all rows; the options are those of `pyarrow.Table.to_pandas`. Raises InputError without pandas."""
         rows = self.to_arrow()
         try:
             return rows.to_pandas(**options)
@@ -99,24 +99,24 @@ class ArrowScan:
             raise InputError("PANDAS_MISSING", "to_pandas needs pandas: pip install pandas") from error
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows."""
+        """Returns all rows as a DataFrame of polars."""
         from worker.arrow.scan import polars_frames  # noqa: PLC0415 - polars is loaded where it is wanted
 
         return polars_frames.frame(self.to_arrow())
 
     def to_lazy_polars(self) -> pl.LazyFrame:
-        """A lazy frame, which reads the columns and rows that its query needs."""
+        """Returns a lazy frame, which reads only the columns and rows that its query needs."""
         from worker.arrow.scan import polars_frames  # noqa: PLC0415 - likewise
 
         return polars_frames.lazy(self.schema, self._pushed)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
-        """A relation of DuckDB, which reads the columns and rows that its query needs."""
+        """Returns a relation of DuckDB, which reads only the columns and rows that its query needs."""
         rows = self.to_lazy_polars()  # noqa: F841 - DuckDB finds it by its name
         return connection.sql("FROM rows")
 
     def count(self) -> int:
-        """The number of rows, without reading more than that takes."""
+        """Returns the number of rows, and reads as little as possible."""
         if self.limit is not None:
             return sum(len(one) for one in self._tables(self.columns[:1], self.where, self.limit, BATCH_BYTES))
         note(self.source, self.where)
@@ -158,7 +158,7 @@ def all_of(parts: Sequence[Predicate]) -> Predicate | None:
 
 
 def named_columns(wanted: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
-    """The columns asked for, found whatever their case; all without any."""
+    """Return the named columns, found in any case; without names, all columns."""
     if wanted is None:
         return tuple(schema.names)
     known = {name.lower(): name for name in schema.names}
