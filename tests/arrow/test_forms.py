@@ -145,6 +145,14 @@ def test_a_pin_that_outlives_its_client_ends_without_an_error(tmp_path: Path) ->
         assert lake.pins.renew_all() > 0, "when it renews next"
 
 
+def test_a_version_has_one_name(lake: Lake) -> None:
+    table = lake.create_table("named", "id bigint")
+    table.append([{"id": 1}])
+    assert table.resolve() == table.resolve(1) == table.resolve(commits_ago=0) == 1
+    with pytest.raises(InputError, match="VERSION_AMBIGUOUS"):
+        table.resolve(1, commits_ago=0)
+
+
 def pins(lake: Lake, table: Table) -> int:
     return sum(one.table_id == table.table_id for one in lake.client.list_pins())
 

@@ -32,11 +32,18 @@ def version_of(
 
     A time without a zone is in the session's zone.
     """
+    check_one_is_given(version, timestamp, commits_ago, tag)
     time_us = None if timestamp is None else time_us_of(timestamp, partial(zone_of, table.lake))
     found = table.client.resolve_version(
         table.table_id, version=version, time_us=time_us, commits_ago=commits_ago, tag=tag
     )
     return found.version
+
+
+def check_one_is_given(*names: object) -> None:
+    """Refuses two ways to name a version."""
+    if sum(name is not None for name in names) > 1:
+        raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
 
 
 def pinned_version(
@@ -48,8 +55,7 @@ def pinned_version(
     tag: str | None = None,
 ) -> int:
     """The version that a read uses, which the pins hold from now on."""
-    if sum(asked is not None for asked in (version, timestamp, commits_ago, tag)) > 1:
-        raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
+    check_one_is_given(version, timestamp, commits_ago, tag)
     if timestamp is not None or commits_ago is not None or tag is not None:
         version = version_of(table, None, timestamp, commits_ago, tag)
     if version is None:
