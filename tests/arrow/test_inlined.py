@@ -31,7 +31,6 @@ from worker.base.schema import OP
 from worker.commit.stages import Stage
 from worker.files.arrow_types import arrow_schema
 
-KILLS = 20
 WRITERS = 4
 COLUMNS = (
     "k bigint not null, b boolean, i tinyint, f float, d double, p decimal(38,10), s string, x binary, day date, "
@@ -415,7 +414,8 @@ def test_a_restored_backup_has_the_inlined_rows(tmp_path: Path) -> None:
 # -- kill -9 -----------------------------------------------------------------------------------------------------------
 
 
-def test_kills_lose_and_repeat_no_inlined_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.long)])
+def test_kills_lose_and_repeat_no_inlined_row(tmp_path: Path, kills: int) -> None:
     server = Service(tmp_path / "data")
     address = server.start()
     acked: list[list[int]] = [[] for _ in range(WRITERS)]
@@ -440,7 +440,7 @@ def test_kills_lose_and_repeat_no_inlined_row(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         chance = random.Random(1)
-        for _ in range(KILLS):
+        for _ in range(kills):
             time.sleep(chance.choice((0.1, 0.3, 0.5)))
             server.kill()
             server.start()
@@ -452,7 +452,7 @@ def test_kills_lose_and_repeat_no_inlined_row(tmp_path: Path) -> None:
         found = table.to_arrow().column("id").to_pylist()
         assert len(found) == len(set(found))
         assert set(found) == {row for rows in acked for row in rows}
-        assert len(found) > KILLS
+        assert len(found) > kills
         assert not [one for progress in lake.client.check() for one in progress.problems]
         assert all(one.inlined for one in live(table))
     stop(server.running())

@@ -1,4 +1,8 @@
-"""Concurrent clients, a service that is killed: what they were told is what each profile promises."""
+"""Concurrent clients, a service that is killed: what they were told is what each profile promises.
+
+The long tests play the same across take-overs. Of these the quick run has the appends alone:
+tests/integration/test_high_availability.py.
+"""
 
 import random
 import signal
@@ -15,6 +19,7 @@ def test_what_concurrent_clients_were_told_holds(tmp_path: Path) -> None:
     check(record(tmp_path, seed=1, transactions=40, kills=1))
 
 
+@pytest.mark.long
 def test_what_concurrent_clients_were_told_holds_across_take_overs(tmp_path: Path) -> None:
     """A leader that is killed, and one that stands still until another leads."""
     with pair(tmp_path) as both:

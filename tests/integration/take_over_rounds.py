@@ -117,11 +117,16 @@ def play_rounds(both: Pair, rounds: Sequence[str], load: Load, writers: int) -> 
     return played
 
 
-def play_everywhere(folder: Path, seed: int, rounds: int, pairs: int, writers: int) -> list[Played]:
-    """So many rounds, dealt to pairs of processes that share a bucket, each pair a store."""
-    mix = [*MIX, *(what for what, count in MIX.items() for _ in range(count - 1))]  # first each once
+def deal(seed: int, rounds: int) -> list[str]:
+    """What happens in so many rounds, each thing once before any is there again; in an order of its own."""
+    mix = [*MIX, *(what for what, count in MIX.items() for _ in range(count - 1))]
     dealt = (mix * (rounds // len(mix) + 1))[:rounds]
     random.Random(seed).shuffle(dealt)
+    return dealt
+
+
+def play_everywhere(folder: Path, dealt: Sequence[str], pairs: int, writers: int) -> list[Played]:
+    """These rounds on pairs of processes that share a bucket, each pair a store."""
     with bucket(folder) as variables, ThreadPoolExecutor(pairs) as pool:
         network = Network()
 

@@ -1,4 +1,8 @@
-"""Two processes on one bucket: whatever happens to the leader, nothing answered is lost, twice or stale."""
+"""Two processes on one bucket: whatever happens to the leader, nothing answered is lost, twice or stale.
+
+The quick run kills a leader, cuts it off from its bucket, loses answers of the bucket, and lets it stand still; the
+long tests break each other thing too.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ from tests.integration.high_availability import (
     pair,
 )
 from tests.integration.service import TIMEOUT_S, Stubs, append_request
-from tests.integration.take_over_rounds import MIX, play_everywhere
+from tests.integration.take_over_rounds import CUT, KILL, LOSSY, MIX, deal, play_everywhere
 
 
 @pytest.fixture
@@ -45,16 +49,22 @@ def both(tmp_path: Path) -> Iterator[Pair]:
         yield found
 
 
-def test_commits_go_on_whatever_breaks(tmp_path: Path) -> None:
-    """Each thing that can break, once."""
-    assert len(play_everywhere(tmp_path, seed=1, rounds=len(MIX), pairs=3, writers=3)) == len(MIX)
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param([KILL, CUT, LOSSY], id="some"),
+        pytest.param(deal(seed=1, rounds=len(MIX)), id="each", marks=pytest.mark.long),
+    ],
+)
+def test_commits_go_on_whatever_breaks(tmp_path: Path, rounds: list[str]) -> None:
+    assert len(play_everywhere(tmp_path, rounds, pairs=3, writers=3)) == len(rounds)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_two_hundred_rounds(tmp_path: Path, seed: int) -> None:
     """Forty a seed."""
-    assert len(play_everywhere(tmp_path, seed=seed, rounds=40, pairs=5, writers=4)) == 40
+    assert len(play_everywhere(tmp_path, deal(seed, 40), pairs=5, writers=4)) == 40
 
 
 def test_a_leader_that_stood_still_answers_nothing(both: Pair) -> None:
