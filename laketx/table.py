@@ -282,8 +282,8 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
 
             orders.resolve(timestamp="2026-11-01 08:00:00Z")
 
-        Raises InputError for two of them, InvalidError for a version above the newest, GoneError for a version that is no
-        longer kept.
+        Raises InputError for two of them, InvalidError for a version above the newest, GoneError for a version that is
+        no longer kept.
         """
         return version_of(self.view, version, timestamp, commits_ago)
 
