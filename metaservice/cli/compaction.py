@@ -237,7 +237,7 @@ def under_way(
     partitions: Sequence[common_pb2.Partition],
 ) -> list[maintenance_pb2.MaintenanceTask]:
     """Tasks that wait or run and do what was asked for."""
-    wanted = {partition_text(one) for one in partitions}
+    wanted = {partition_text(partition) for partition in partitions}
     states = [maintenance_pb2.TASK_STATE_QUEUED, maintenance_pb2.TASK_STATE_CLAIMED]
     pages = session.client.list_task_pages(table_id=table.table_id, states=states)
     return [

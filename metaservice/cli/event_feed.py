@@ -107,15 +107,17 @@ class Feed:
 
     def _begin(self, status: admin_pb2.GetStatusResponse, *, from_start: bool) -> State:
         now_s = time.monotonic()
-        cursors = [one for one in self._client.list_cursors() if one.name == self._name]
-        for one in cursors:
-            fresh = one.version == 0 and one.used_time_us == one.create_time_us  # its creation may not be told yet
-            self._places[one.table_id] = Place(-1 if fresh else one.version, one.version, now_s)
+        cursors = [cursor for cursor in self._client.list_cursors() if cursor.name == self._name]
+        for cursor in cursors:
+            fresh = (
+                cursor.version == 0 and cursor.used_time_us == cursor.create_time_us
+            )  # its creation may not be told yet
+            self._places[cursor.table_id] = Place(-1 if fresh else cursor.version, cursor.version, now_s)
         found = read_state(self._path)
         if found is not None:
             return found
         now_us = now_of(status)
-        started_us = 0 if from_start else min((one.create_time_us for one in cursors), default=now_us)
+        started_us = 0 if from_start else min((cursor.create_time_us for cursor in cursors), default=now_us)
         state = State(started_us, max(started_us // 1_000 - FAR_MS, 0))
         state.write(self._path)
         return state
@@ -193,7 +195,7 @@ class Feed:
 
     def _commits(self, table: catalog_pb2.Table, first: int, last: int) -> Iterator[Event]:
         wanted = read_pb2.VersionFilter(from_version=first, to_version=last)
-        found = {one.version: one for one in self._client.list_versions(table.table_id, wanted=wanted)}
+        found = {version.version: version for version in self._client.list_versions(table.table_id, wanted=wanted)}
         missing = [number for number in range(first, last + 1) if number not in found]
         if missing:
             yield self._gap(table, missing[0], missing[-1], "RETIRED")
@@ -250,7 +252,7 @@ class Feed:
         found += self._long_ones()
         self._open |= still_open
         if any(one.conflict.table_id not in self._names for one in found):  # made after the look at tables
-            self._names |= {one.table_id: one.name for one in self._client.list_tables(include_dropped=True)}
+            self._names |= {table.table_id: table.name for table in self._client.list_tables(include_dropped=True)}
         for one in sorted(found, key=lambda each: each.end_time_us):
             if one.txn_id in self._state.told or one.end_time_us < self._state.started_us:
                 continue
@@ -273,15 +275,15 @@ class Feed:
         for txn_id in list(self._open)[:OPEN_ASKED]:
             del self._open[txn_id]
             try:
-                one = self._client.get_transaction(txn_id)
+                transaction = self._client.get_transaction(txn_id)
             except MetaServiceError as error:
                 if error.reason != "TRANSACTION_UNKNOWN":
                     raise
                 continue
-            if one.state == transaction_pb2.TRANSACTION_STATE_OPEN:
+            if transaction.state == transaction_pb2.TRANSACTION_STATE_OPEN:
                 self._open[txn_id] = None  # behind the others
-            elif one.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
-                found.append(one)
+            elif transaction.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
+                found.append(transaction)
         return found
 
     def _conflict(self, one: transaction_pb2.Transaction) -> Event:

@@ -27,19 +27,19 @@ def find_table(client: MetaClient, name_or_id: str) -> catalog_pb2.Table:
 
 def find_transaction(client: MetaClient, txn_id: str) -> transaction_pb2.Transaction:
     """By its id, or by what no other of the newest begins with."""
-    newest = (one.txn_id for one in islice(client.list_transactions(), TRANSACTIONS_MAX))
+    newest = (transaction.txn_id for transaction in islice(client.list_transactions(), TRANSACTIONS_MAX))
     return client.get_transaction(whole_id(txn_id, newest, "transaction"))
 
 
 def find_task(client: MetaClient, task_id: str) -> maintenance_pb2.MaintenanceTask:
     """By its id, or by what no other begins with."""
-    newest = sorted((one.task_id for one in client.list_tasks()), reverse=True)
+    newest = sorted((task.task_id for task in client.list_tasks()), reverse=True)
     return client.get_task(whole_id(task_id, newest, "task"))
 
 
 def find_pin(client: MetaClient, pin_id: str) -> str:
     """The id of a pin, by what no other begins with."""
-    return whole_id(pin_id, sorted({one.pin_id for one in client.list_pins()}, reverse=True), "pin")
+    return whole_id(pin_id, sorted({pin.pin_id for pin in client.list_pins()}, reverse=True), "pin")
 
 
 def list_namespaces(client: MetaClient) -> list[str]:

@@ -72,7 +72,7 @@ def run(session: Session) -> None:
     )
     if status.quotas:  # a service of an earlier release says none
         session.say("")
-        session.show_rows(QUOTAS, [_quota_row(one) for one in status.quotas])
+        session.show_rows(QUOTAS, [_quota_row(quota) for quota in status.quotas])
 
 
 def _ask(session: Session) -> admin_pb2.GetStatusResponse:
@@ -117,7 +117,7 @@ def _take_over_text(status: admin_pb2.GetStatusResponse) -> str:
 def _standbys_text(status: admin_pb2.GetStatusResponse) -> str:
     if not status.role:
         return ""
-    if not any(one.alive for one in status.standbys):
+    if not any(standby.alive for standby in status.standbys):
         return ", ".join(["NONE: nobody goes on when the leader ends", *map(_standby_text, status.standbys)])
     return ", ".join(map(_standby_text, status.standbys))
 

@@ -246,7 +246,7 @@ def is_there(session: Session, name: str) -> bool:
 
 def wanted_table(name: str, definition: Definition) -> catalog_pb2.Table:
     key = names_in(definition["key"])
-    wanted = [one for text in definition["column"] for one in read_columns(text, key)]
+    wanted = [column for text in definition["column"] for column in read_columns(text, key)]
     wanted += read_columns(definition["columns"], key) if definition["columns"] else []
     if not wanted:
         raise usage_failure("a table has columns", next_step=EXAMPLE)

@@ -46,7 +46,7 @@ def run_show(session: Session, name: str) -> None:
         [
             ("view", view.name),
             ("query", view.text),
-            ("columns", ", ".join(f"{one.name} {one.type.lower()}" for one in view.columns)),
+            ("columns", ", ".join(f"{column.name} {column.type.lower()}" for column in view.columns)),
             ("names are found in", ".".join([view.catalog or "its lake", *view.namespace])),
             ("comment", view.comment),
             ("made", when(view.create_time_us)),

@@ -14,7 +14,7 @@ Item = TypeVar("Item", bound=Message | str)
 
 
 def size_of(items: Sequence[Message | str]) -> int:
-    return sum(len(one.encode()) if isinstance(one, str) else one.ByteSize() for one in items)
+    return sum(len(item.encode()) if isinstance(item, str) else item.ByteSize() for item in items)
 
 
 def in_parts(items: Sequence[Item], most: int) -> Iterator[list[Item]]:

@@ -136,7 +136,7 @@ class Transaction:
         if len(files) > QUEUE_FILES_MAX or size > PART_BYTES:
             self.register(table_id, files)
             return
-        queued = sum(len(one.files) for one in self._queued)
+        queued = sum(len(append.files) for append in self._queued)
         if queued + len(files) > QUEUE_FILES_MAX or self._queued_bytes + size > PART_BYTES:
             self._send_queued()
         self._queued_bytes += size

@@ -100,7 +100,7 @@ class Identity:
     grantees: tuple[str, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        groups = (f"{GROUP}{one}" for one in sorted(self.groups))
+        groups = (f"{GROUP}{group}" for group in sorted(self.groups))
         object.__setattr__(self, "grantees", (f"{USER}{self.principal}", *groups, f"{GROUP}{EVERYONE}"))
 
 
@@ -120,9 +120,9 @@ class Grants:
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
         self._roles: dict[str, dict[str, Grant]] = {}
         self._places: dict[str, dict[str, None]] = {}  # of each grantee
-        for one in grants:
-            self._roles.setdefault(one.place.key, {})[one.grantee] = one
-            self._places.setdefault(one.grantee, {})[one.place.key] = None
+        for grant in grants:
+            self._roles.setdefault(grant.place.key, {})[grant.grantee] = grant
+            self._places.setdefault(grant.grantee, {})[grant.place.key] = None
 
     def __len__(self) -> int:
         return sum(map(len, self._roles.values()))

@@ -154,13 +154,17 @@ def _answer(as_json: bool, done: Restored, backup: Backup, data: str) -> None:
             "bytes": manifest.size_bytes,
             "begin_time_us": manifest.begin_us,
             "history_epoch": done.epoch or manifest.epoch,
-            "rolled_back": [asdict(one) for one in done.tables],
+            "rolled_back": [asdict(table) for table in done.tables],
         }
         sys.stdout.write(json.dumps(facts) + "\n")
         return
-    for one in done.tables:
-        said = f"left at version {one.head}: {one.why}" if one.why else f"as of version {one.version}, of {one.head}"
-        sys.stdout.write(printable(f"{one.name} {said}") + "\n")
+    for table in done.tables:
+        said = (
+            f"left at version {table.head}: {table.why}"
+            if table.why
+            else f"as of version {table.version}, of {table.head}"
+        )
+        sys.stdout.write(printable(f"{table.name} {said}") + "\n")
     moment = datetime.fromtimestamp(manifest.begin_us / 1_000_000, UTC).isoformat(" ", "seconds")
     tables = f"{len(manifest.heads)} tables"
     if not done.epoch:

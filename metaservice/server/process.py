@@ -120,7 +120,7 @@ def make_private(folder: Path) -> None:
     """Likewise a data folder that is there from before, if it is empty or holds a store: not one of all, like /tmp."""
     with contextlib.suppress(OSError):  # another user's, such as a volume's: its rights are that one's
         found = folder.stat()
-        names = {one.name for one in folder.iterdir()}
+        names = {path.name for path in folder.iterdir()}
         if found.st_uid != os.getuid() or (names and "CURRENT" not in names):
             return
         if found.st_mode & 0o077:

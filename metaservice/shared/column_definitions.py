@@ -122,8 +122,8 @@ class _Words:
         self._text = text
         self._at = 0
         self._tokens = [
-            _Token(str(one.lastgroup), one[str(one.lastgroup)], one.start(str(one.lastgroup)), one.end())
-            for one in _TOKEN.finditer(text.rstrip())
+            _Token(str(match.lastgroup), match[str(match.lastgroup)], match.start(str(match.lastgroup)), match.end())
+            for match in _TOKEN.finditer(text.rstrip())
         ]
 
     def columns(self, *, with_paths: bool) -> list[ColumnWords]:

@@ -132,14 +132,14 @@ class PartitionReads:
 
     def __init__(self, reads: Iterable[Read], partitioning: Partitioning, work: Work) -> None:
         conditions = [condition_of(read, partitioning) for read in reads]
-        named = [one.names for one in conditions if one.names]
+        named = [condition.names for condition in conditions if condition.names]
         self._names = named[0] if len(named) == 1 else frozenset[str]().union(*named)
-        self._everywhere = any(one.everywhere for one in conditions)
-        self._tests = [one.holds for one in conditions if one.holds is not None]
+        self._everywhere = any(condition.everywhere for condition in conditions)
+        self._tests = [condition.holds for condition in conditions if condition.holds is not None]
         self._partitioning = partitioning
         self._work = work
         self._tried: dict[str, bool] = {}
-        self.cost = sum(one.cost for one in conditions)
+        self.cost = sum(condition.cost for condition in conditions)
 
     def touches(self, partition: str) -> bool:
         if self._everywhere or partition in self._names:

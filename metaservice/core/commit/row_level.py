@@ -193,7 +193,7 @@ class RowChange:
 
     def _in_their_scope(self, winner: Footprint) -> Found | None:
         for partition in sorted(winner.partitions):
-            if partition in self.compacts_in or any(one.touches(partition) for one in self.readings):
+            if partition in self.compacts_in or any(reading.touches(partition) for reading in self.readings):
                 return Found(Rule.CONCURRENT_DELETE_READ, partition)
             if partition in self.hides_in:
                 return Found(Rule.CONCURRENT_ROW_CHANGE, partition)
@@ -225,14 +225,14 @@ def file_tests_of(read: Read, meta: TableMeta) -> FileTests:
 def _file_tests(read: Read, meta: TableMeta) -> FileTests:
     condition = read.predicate if read.condition is None else read.condition
     partitions = meta.partitioning.names
-    if not columns_of(condition) <= {*partitions, *(one.name for one in meta.columns)}:
+    if not columns_of(condition) <= {*partitions, *(column.name for column in meta.columns)}:
         condition = TRUE  # a column that was renamed or dropped since
     used = columns_of(condition)
-    columns = [one for one in meta.columns if one.name in used and one.name not in partitions]
-    slots = {name: slot for slot, name in enumerate([*(one.name for one in columns), *partitions])}
-    known = Columns(slots, frozenset(one.name for one in columns if wire_kind(one.type) == "real"))
+    columns = [column for column in meta.columns if column.name in used and column.name not in partitions]
+    slots = {name: slot for slot, name in enumerate([*(column.name for column in columns), *partitions])}
+    known = Columns(slots, frozenset(column.name for column in columns if wire_kind(column.type) == "real"))
     return FileTests(
-        tuple((one.column_id, one.type) for one in columns),
+        tuple((column.column_id, column.type) for column in columns),
         compile_judge(condition, known),
         compile_judge(_key_part(condition, {*meta.primary_key, *partitions}), known),
         leaves_of(condition) + _COST_OF_BOUNDS,
@@ -285,7 +285,7 @@ def _same_keys(me: RowChange, winner: Footprint) -> Found | None:
     theirs = me.snapshots.wrote(winner.version)
     if not theirs.known:
         return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
-    for place, entry in {(one.partition, one.bucket): one for one in theirs.files}.items():
+    for place, entry in {(file.partition, file.bucket): file for file in theirs.files}.items():
         if place not in me.places:
             continue
         my_keys, keys = me.written.keys.get(place), theirs.keys.get(place)
@@ -399,10 +399,15 @@ def check_key_sets(change: Change, meta: TableMeta) -> None:
     for entry in change.adds:
         place = (entry.partition, entry.bucket)
         rows[place] = rows.get(place, 0) + entry.rows
-    for one in change.key_sets:
-        written = rows.get((one.partition, one.bucket), 0)
-        if len(one.hashes) != written:
-            facts = {"partition": one.partition, "bucket": one.bucket, "keys": len(one.hashes), "rows": written}
+    for key_set in change.key_sets:
+        written = rows.get((key_set.partition, key_set.bucket), 0)
+        if len(key_set.hashes) != written:
+            facts = {
+                "partition": key_set.partition,
+                "bucket": key_set.bucket,
+                "keys": len(key_set.hashes),
+                "rows": written,
+            }
             raise invalid("KEY_SET_INCOMPLETE", **facts)
 
 

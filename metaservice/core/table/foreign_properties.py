@@ -86,7 +86,7 @@ FOREIGN_PROPERTIES: Final = (
         "acid.data.retain.hours", "how long versions are kept is `data.retain.hours`, such as 168: set that", {}
     ),
 )
-_BY_NAME: Final = {one.name.lower(): one for one in FOREIGN_PROPERTIES}
+_BY_NAME: Final = {definition.name.lower(): definition for definition in FOREIGN_PROPERTIES}
 
 
 def translated(properties: Mapping[str, str]) -> Translated:

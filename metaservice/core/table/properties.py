@@ -282,8 +282,8 @@ PROPERTIES: Final = (
         choices=("true", "false"),
     ),
 )
-BY_NAME: Final = {one.name: one for one in PROPERTIES}
-WRITER_PROPERTIES: Final = frozenset(one.name for one in PROPERTIES if one.binds_writers)
+BY_NAME: Final = {definition.name: definition for definition in PROPERTIES}
+WRITER_PROPERTIES: Final = frozenset(definition.name for definition in PROPERTIES if definition.binds_writers)
 
 
 def check_property(name: str, value: str) -> None:

@@ -104,7 +104,9 @@ def written_by(entries: Iterable[Entry], key_sets: Iterable[KeySet], payloads: P
             hidden.append(_hidden(entry, payloads))
         else:
             files.append(entry)
-    return Written(tuple(files), tuple(hidden), {(one.partition, one.bucket): one.hashes for one in key_sets})
+    return Written(
+        tuple(files), tuple(hidden), {(key_set.partition, key_set.bucket): key_set.hashes for key_set in key_sets}
+    )
 
 
 def _hidden(entry: Entry, payloads: Payloads) -> Hidden:

@@ -277,8 +277,8 @@ def check_schema(schema: Schema, root: Struct) -> None:
         raise invalid("COLUMNS_INVALID", count=len(columns), most=limits.COLUMNS_MAX)
     if count_fields(root) > limits.FIELDS_MAX:
         raise invalid("TOO_MANY_FIELDS", count=count_fields(root), most=limits.FIELDS_MAX)
-    check_unique(one.name for one in columns)
-    by_name = {one.name: one for one in columns}
+    check_unique(column.name for column in columns)
+    by_name = {column.name: column for column in columns}
     for names, what in ((schema.partition_columns, "partition"), (schema.primary_key, "key")):
         if len(set(names)) != len(names):
             raise invalid("COLUMN_TWICE", "a column is named twice: name each once", what=what)

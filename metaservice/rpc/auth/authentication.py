@@ -175,4 +175,4 @@ def _certified(context: grpc.ServicerContext) -> str:
 def admins_named(texts: str) -> frozenset[str]:
     """`alice,group:platform` as grantees."""
     names = [one.strip() for one in texts.split(",") if one.strip()]
-    return frozenset(one if one.startswith((USER, GROUP)) else f"{USER}{one}" for one in names)
+    return frozenset(name if name.startswith((USER, GROUP)) else f"{USER}{name}" for name in names)

@@ -69,8 +69,8 @@ class Authorizer:
             return
         rights.check(self.caller(who), method, request)
         if method == BATCH:
-            for one in request.appends:
-                sign(one, who)
+            for append in request.appends:
+                sign(append, who)
         elif isinstance(request, Message):
             sign(request, who)
 
@@ -84,10 +84,10 @@ class Authorizer:
 
     def checked(self, who: Identity, method: str, requests: Iterable[Any]) -> Iterator[Any]:
         """Each part of a stream of requests."""
-        for one in requests:
+        for request in requests:
             self.still(who)
-            self.check(who, method, one)
-            yield one
+            self.check(who, method, request)
+            yield request
 
     def answered(self, who: Identity, method: str, answer: Any) -> Any:
         """The answer as the caller may see it."""
@@ -212,6 +212,6 @@ def _signed(request: Message) -> tuple[str, ...]:
     found = _FIELDS.get(kind)
     if found is None:
         wanted = common_pb2.Principal.DESCRIPTOR
-        fields = [one.name for one in request.DESCRIPTOR.fields if one.message_type is wanted]
+        fields = [field.name for field in request.DESCRIPTOR.fields if field.message_type is wanted]
         found = _FIELDS[kind] = tuple(fields)
     return found

@@ -230,7 +230,7 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if len(parts) != PARTS:
         raise ForeignUnusable("it has no three parts")
     with foreign("it"):
-        header, claims = (base64.urlsafe_b64decode(one + "=" * (-len(one) % 4)) for one in parts[:2])
+        header, claims = (base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in parts[:2])
     return read_object(header), read_object(claims)
 
 

@@ -62,7 +62,7 @@ class Caller:
         if self.on_namespace(name) >= READER:
             return True
         tables = map(self.state.views.find, self.policy.tables_of(self.who))
-        return any(one is not None and namespace_of(one.meta.name).lower() == name.lower() for one in tables)
+        return any(table is not None and namespace_of(table.meta.name).lower() == name.lower() for table in tables)
 
     def reads(self, table_id: str) -> bool:
         return self.on_table(table_id) >= READER
@@ -158,7 +158,7 @@ class Caller:
             return True
         if self.owns(txn):
             if txn.state is TxnState.OPEN:
-                self.need_tables((one for one in txn.tables if self.state.views.find(one) is not None), WRITER)
+                self.need_tables((table for table in txn.tables if self.state.views.find(table) is not None), WRITER)
             self.need_tables((one for one in on if one not in txn.tables), READER)
             return txn.state is TxnState.OPEN
         said = f"{txn_id} is a transaction of {txn.principal.name}: begin one of your own"
@@ -241,9 +241,9 @@ def _on_service(role: Role) -> Right:
 
 
 def _begin(caller: Caller, request: Any) -> None:
-    for one in request.tables:
-        is_service = one.operation in {operation.value for operation in OF_SERVICES}
-        caller.need_table(one.table_id, MAINTAINER if is_service or request.HasField("task") else WRITER)
+    for table in request.tables:
+        is_service = table.operation in {operation.value for operation in OF_SERVICES}
+        caller.need_table(table.table_id, MAINTAINER if is_service or request.HasField("task") else WRITER)
     if request.HasField("task"):
         caller.need_task(request.task.task_id, MAINTAINER)
     if request.adopt_from:
@@ -277,9 +277,9 @@ def _commit(caller: Caller, request: Any) -> None:
         caller.need_table(change.table_id, MAINTAINER if service else WRITER)
     for move in request.cursors:
         caller.need_cursor(move.table_id, move.name)
-    for one in request.replacements:
-        caller.need_table(one.table_id, MAINTAINER)
-        _new_name(caller, one.table_id, one.name)
+    for replacement in request.replacements:
+        caller.need_table(replacement.table_id, MAINTAINER)
+        _new_name(caller, replacement.table_id, replacement.name)
     caller.need_known_txn(request.txn_id)
 
 
@@ -291,8 +291,8 @@ def _storage(caller: Caller, request: Any) -> None:
 
 
 def _batch(caller: Caller, request: Any) -> None:
-    for one in request.appends:
-        caller.need_append(one.table_id, one.txn_id)
+    for append in request.appends:
+        caller.need_append(append.table_id, append.txn_id)
 
 
 def _new_name(caller: Caller, table_id: str, name: str) -> None:
@@ -370,7 +370,7 @@ def _list_grants(caller: Caller, request: Any) -> None:
 
 
 def _keep(items: Any, keeps: Callable[[Any], bool]) -> None:
-    kept = [one for one in items if keeps(one)]
+    kept = [item for item in items if keeps(item)]
     if len(kept) < len(items):
         del items[:]
         items.extend(kept)

@@ -101,29 +101,29 @@ def committed(txn: Txn) -> common_pb2.Committed:
 def fill_committed(answer: common_pb2.Committed, txn: Txn) -> None:
     """Fills the message in place: a message that is passed to another one is copied."""
     answer.commit_time_us = time_us = txn.commit_time_us
-    for one in txn.outcomes:
+    for outcome in txn.outcomes:
         table = answer.tables.add()
-        table.table_id, table.version = one.table_id, one.version
-        if one.already_applied:
+        table.table_id, table.version = outcome.table_id, outcome.version
+        if outcome.already_applied:
             table.already_applied = True
-        elif one.logical:
+        elif outcome.logical:
             table.time_version_us = time_us
-        if one.rebased_over:
-            table.rebased_over = one.rebased_over
+        if outcome.rebased_over:
+            table.rebased_over = outcome.rebased_over
 
 
 def would_commit(commits: list[TableCommit]) -> common_pb2.Committed:
     return common_pb2.Committed(
-        commit_time_us=max(one.time_us for one in commits),
+        commit_time_us=max(commit.time_us for commit in commits),
         tables=[
             common_pb2.TableCommit(
-                table_id=one.change.table_id,
-                version=one.version,
-                time_version_us=one.time_us if one.change.logical and not one.already_applied else None,
-                rebased_over=one.rebased_over,
-                already_applied=one.already_applied,
+                table_id=commit.change.table_id,
+                version=commit.version,
+                time_version_us=commit.time_us if commit.change.logical and not commit.already_applied else None,
+                rebased_over=commit.rebased_over,
+                already_applied=commit.already_applied,
             )
-            for one in commits
+            for commit in commits
         ],
     )
 

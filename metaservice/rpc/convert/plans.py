@@ -85,7 +85,7 @@ def wanted(
     predicate = wire.predicate(request.predicate, meta) if request.HasField("predicate") else TRUE
     if len(request.partitions) > limits.PLAN_PARTITIONS_MAX:
         raise invalid("TOO_MANY_PARTITIONS", count=len(request.partitions), most=limits.PLAN_PARTITIONS_MAX)
-    named = frozenset(wire.partition(one, meta.partitioning) for one in request.partitions) or None
+    named = frozenset(wire.partition(partition, meta.partitioning) for partition in request.partitions) or None
     types = {column.name: column.type for column in meta.columns}
     pruning = new_pruning(predicate, types, names, meta.primary_key)
     reader = BoundsReader(column_types(meta, pruning.columns)) if pruning.columns else None

@@ -28,16 +28,16 @@ def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, 
             "TABLES_INVALID", "the number of tables is out of range: name at least one", count=len(message.tables)
         )
     intents = []
-    for one in message.tables:
-        meta = metas[one.table_id]
+    for table in message.tables:
+        meta = metas[table.table_id]
         intents.append(
             Intent(
                 meta.table_id,
-                wire.operation(one.operation),
-                wire.version(one.schema_version, "schema_version"),
-                wire.version(one.read_version, "read_version") if one.HasField("read_version") else None,
-                wire.reads(one.reads, meta),
-                one.definition,
+                wire.operation(table.operation),
+                wire.version(table.schema_version, "schema_version"),
+                wire.version(table.read_version, "read_version") if table.HasField("read_version") else None,
+                wire.reads(table.reads, meta),
+                table.definition,
             )
         )
     if len(intents) > 1 and len({intent.table_id for intent in intents}) != len(intents):
@@ -56,10 +56,10 @@ def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, 
 
 def app_versions(messages: Iterable[common_pb2.AppVersion]) -> tuple[tuple[str, int], ...]:
     found: dict[str, int] = {}
-    for one in messages:
-        if one.app_id in found:
-            raise invalid("APP_ID_INVALID", app_id=one.app_id[:64])
-        found[app_id(one.app_id)] = wire.count(one.version, "app version")
+    for message in messages:
+        if message.app_id in found:
+            raise invalid("APP_ID_INVALID", app_id=message.app_id[:64])
+        found[app_id(message.app_id)] = wire.count(message.version, "app version")
     return tuple(found.items())
 
 
@@ -100,18 +100,18 @@ def changes(
 ) -> tuple[tuple[Change, ...], Counts]:
     """`replacements` are the tables' metadata after the commit, where it redefines them."""
     found, counts = [], []
-    for one in messages:
-        meta = metas[one.table_id]
+    for message in messages:
+        meta = metas[message.table_id]
         after = replacements.get(meta.table_id)
-        found.append(change(one, after or meta, txn, operations.get(meta.table_id, Operation.CUSTOM)))
+        found.append(change(message, after or meta, txn, operations.get(meta.table_id, Operation.CUSTOM)))
         if after is not None:
             if found[-1].alteration is not None:
                 raise invalid("ALTERATION_MISMATCH", "the change has an alteration and a replacement: send one of them")
             found[-1].alteration = Alteration(replacement=after)
         counts.append(
             (
-                one.registered_files if one.HasField("registered_files") else None,
-                one.registered_rows if one.HasField("registered_rows") else None,
+                message.registered_files if message.HasField("registered_files") else None,
+                message.registered_rows if message.HasField("registered_rows") else None,
             )
         )
     if len(found) > 1 and len({one.table_id for one in found}) != len(found):
@@ -124,12 +124,12 @@ def cursor_moves(messages: Sequence[transaction_pb2.CursorMove]) -> tuple[Cursor
         raise invalid("TOO_MANY_CURSORS", count=len(messages), most=limits.CURSORS_PER_COMMIT_MAX)
     return tuple(
         CursorMove(
-            wire.table_id(one.table_id),
-            wire.mark_name(one.name),
-            wire.version(one.expected_version),
-            wire.version(one.version),
+            wire.table_id(message.table_id),
+            wire.mark_name(message.name),
+            wire.version(message.expected_version),
+            wire.version(message.version),
         )
-        for one in messages
+        for message in messages
     )
 
 
@@ -163,11 +163,14 @@ def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operati
         )
     if message.groups:
         found.groups = tuple(
-            wire_rows.group(one, wire.partition(one.partition, partitioning), wire.bucket(one.bucket, meta))
-            for one in message.groups
+            wire_rows.group(group, wire.partition(group.partition, partitioning), wire.bucket(group.bucket, meta))
+            for group in message.groups
         )
     found.key_sets = wire_rows.key_sets(
-        [(wire.partition(one.partition, partitioning), wire.bucket(one.bucket, meta), one) for one in message.key_sets]
+        [
+            (wire.partition(key_set.partition, partitioning), wire.bucket(key_set.bucket, meta), key_set)
+            for key_set in message.key_sets
+        ]
     )
     return found
 
@@ -179,7 +182,7 @@ def _scope(message: common_pb2.Scope, partitioning: Partitioning) -> Scope:
         case "written":
             return Scope(frozenset(), written=True)
         case "named":
-            return Scope(frozenset(wire.partition(one, partitioning) for one in message.named.partitions))
+            return Scope(frozenset(wire.partition(partition, partitioning) for partition in message.named.partitions))
         case _:
             raise invalid("SCOPE_MISSING")
 

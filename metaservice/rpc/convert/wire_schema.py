@@ -29,8 +29,14 @@ def first_schema(table: catalog_pb2.Table) -> Schema:
     if len(table.columns) > limits.COLUMNS_MAX:
         raise invalid("COLUMNS_INVALID", count=len(table.columns), most=limits.COLUMNS_MAX)
     columns = [
-        Column(one.name, one.type, one.nullable, _comment(one.comment), default_sql=_default(one.default_sql))
-        for one in table.columns
+        Column(
+            column.name,
+            column.type,
+            column.nullable,
+            _comment(column.comment),
+            default_sql=_default(column.default_sql),
+        )
+        for column in table.columns
     ]
     return make_schema(columns, tuple(table.partition_columns), tuple(table.primary_key))
 
@@ -38,21 +44,21 @@ def first_schema(table: catalog_pb2.Table) -> Schema:
 def schema_changes(messages: Sequence[common_pb2.SchemaChange]) -> tuple[SchemaChange, ...]:
     if len(messages) > limits.SCHEMA_CHANGES_MAX:
         raise invalid("TOO_MANY_SCHEMA_CHANGES", count=len(messages), most=limits.SCHEMA_CHANGES_MAX)
-    return tuple(_change(one) for one in messages)
+    return tuple(_change(message) for message in messages)
 
 
 def column_messages(columns: Sequence[Column]) -> list[catalog_pb2.Column]:
     return [
         catalog_pb2.Column(
-            name=one.name,
-            type=one.type,
-            nullable=one.nullable,
-            column_id=one.column_id,
-            comment=one.comment,
-            default_sql=one.default_sql,
-            nested=[catalog_pb2.NestedField(path=path, field_id=number) for path, number in one.nested],
+            name=column.name,
+            type=column.type,
+            nullable=column.nullable,
+            column_id=column.column_id,
+            comment=column.comment,
+            default_sql=column.default_sql,
+            nested=[catalog_pb2.NestedField(path=path, field_id=number) for path, number in column.nested],
         )
-        for one in columns
+        for column in columns
     ]
 
 

@@ -58,7 +58,7 @@ def states(numbers: Iterable[int]) -> frozenset[TaskState]:
 def partitions(messages: Sequence[common_pb2.Partition], meta: TableMeta) -> list[str]:
     if len(messages) > limits.PLAN_PARTITIONS_MAX:
         raise invalid("TOO_MANY_PARTITIONS", count=len(messages), most=limits.PLAN_PARTITIONS_MAX)
-    return sorted({wire.partition(one, meta.partitioning) for one in messages})
+    return sorted({wire.partition(message, meta.partitioning) for message in messages})
 
 
 def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) -> tuple[Group, ...]:
@@ -66,17 +66,17 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
     if len(messages) > limits.TASK_GROUPS_MAX:
         raise invalid("TOO_MANY_GROUPS", count=len(messages), most=limits.TASK_GROUPS_MAX)
     found = []
-    for one in messages:
-        if one.outputs:
+    for message in messages:
+        if message.outputs:
             raise invalid(
                 "GROUP_OUTPUT_INVALID",
                 "an explicit plan has inputs only: leave the rest out",
-                path=one.outputs[0][:128],
+                path=message.outputs[0][:128],
             )
-        partition = wire.partition(one.partition, meta.partitioning)
-        if not 0 <= one.bucket < max(meta.buckets, 1):
-            raise invalid("BUCKET_OUT_OF_RANGE", bucket=one.bucket, buckets=meta.buckets)
-        found.append(Group(partition, one.bucket, tuple(map(wire_rows.named_path, one.inputs))))
+        partition = wire.partition(message.partition, meta.partitioning)
+        if not 0 <= message.bucket < max(meta.buckets, 1):
+            raise invalid("BUCKET_OUT_OF_RANGE", bucket=message.bucket, buckets=meta.buckets)
+        found.append(Group(partition, message.bucket, tuple(map(wire_rows.named_path, message.inputs))))
     return tuple(found)
 
 
@@ -195,7 +195,9 @@ def plan_message(plan: TaskPlan, meta: TableMeta, of: Proposal) -> pb.Maintenanc
         gain=_gain(plan.gain),
         options=_options(of.options),
     )
-    pieces = ((_group(one, meta.partitioning), [partial(_named, path) for path in one.inputs]) for one in plan.groups)
+    pieces = (
+        (_group(group, meta.partitioning), [partial(_named, path) for path in group.inputs]) for group in plan.groups
+    )
     _fill(found, pieces, limits.ANSWER_ITEMS_BYTES_MAX)
     found.groups_left_out = len(plan.groups) - len(found.groups)
     return found

@@ -82,14 +82,16 @@ class UseCases:
         return {table_id: self.meta(table_id) for table_id in table_ids}
 
     def begin(self, request: transaction_pb2.BeginTransactionRequest) -> transaction_pb2.BeginTransactionResponse:
-        return self._begin(request, wire_changes.begin(request, self._metas([one.table_id for one in request.tables])))
+        return self._begin(
+            request, wire_changes.begin(request, self._metas([table.table_id for table in request.tables]))
+        )
 
     def prepared_begin(self, request: transaction_pb2.BeginTransactionRequest) -> Beginning:
         """Any thread: converts a large request before the decider's turn."""
         if request.ByteSize() <= CONVERTED_IN_TURN_MAX:
             return partial(self.begin, request)
         try:
-            metas = self._metas([one.table_id for one in request.tables])
+            metas = self._metas([table.table_id for table in request.tables])
             parsed = wire_changes.begin(request, metas)
             for intent in parsed.tables:
                 judging.prepare(intent.reads, self.meta(intent.table_id))
@@ -176,14 +178,14 @@ class UseCases:
 
     def _replacements(self, request: transaction_pb2.CommitTransactionRequest) -> Mapping[str, TableMeta]:
         """The metadata of tables that the commit redefines."""
-        changed = {one.table_id for one in request.changes}
+        changed = {change.table_id for change in request.changes}
         found: dict[str, TableMeta] = {}
-        for one in request.replacements:
-            if one.table_id not in changed or one.table_id in found:
+        for replacement in request.replacements:
+            if replacement.table_id not in changed or replacement.table_id in found:
                 raise invalid("CHANGES_MISMATCH", "a replacement belongs to one change: send one for its table")
-            before = self.meta(one.table_id)
-            found[one.table_id] = replaced(before, wire_catalog.definition(one, one.table_id))
-            found[one.table_id].check_size()
+            before = self.meta(replacement.table_id)
+            found[replacement.table_id] = replaced(before, wire_catalog.definition(replacement, replacement.table_id))
+            found[replacement.table_id].check_size()
         return found
 
     def _changes(
@@ -192,8 +194,8 @@ class UseCases:
         messages: Sequence[common_pb2.Change],
         replacements: Mapping[str, TableMeta] = wire_changes.NO_REPLACEMENTS,
     ) -> tuple[tuple[Change, ...], Counts]:
-        operations = {one.table_id: one.operation for one in txn.tables.values()}
-        metas = self._metas([one.table_id for one in messages])
+        operations = {table.table_id: table.operation for table in txn.tables.values()}
+        metas = self._metas([message.table_id for message in messages])
         changes, counts = wire_changes.changes(messages, metas, operations, txn.txn_id, replacements)
         for change in changes:
             if change.adds:
@@ -214,9 +216,9 @@ class UseCases:
 
     def prepared_appends(self, requests: Sequence[transaction_pb2.AppendRequest]) -> Appending:
         """Likewise, of the appends of a frame or a batch."""
-        if sum(one.ByteSize() for one in requests) <= CONVERTED_IN_TURN_MAX:
+        if sum(request.ByteSize() for request in requests) <= CONVERTED_IN_TURN_MAX:
             return partial(self.append_many, requests)
-        converted = [self._converted(one) for one in requests]
+        converted = [self._converted(request) for request in requests]
         return lambda: self._decide_appends(requests, map(self._current, requests, converted))
 
     def append_many(self, requests: Sequence[transaction_pb2.AppendRequest]) -> list[Txn | MetaError]:

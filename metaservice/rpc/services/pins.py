@@ -43,8 +43,8 @@ def pin_request(message: pb.PinVersionsRequest) -> PinRequest:
             "TABLES_INVALID", "the number of tables is out of range: name at least one", count=len(message.tables)
         )
     tables = tuple(
-        (wire.table_id(one.table_id), wire.version(one.version) if one.HasField("version") else None)
-        for one in message.tables
+        (wire.table_id(table.table_id), wire.version(table.version) if table.HasField("version") else None)
+        for table in message.tables
     )
     if len(set(tables)) != len(tables):
         raise invalid("TABLE_TWICE", "the pin names a version of a table twice: name each once", pin_id=identity)

@@ -40,7 +40,7 @@ class TaskMethods(Servicer):
         if operation is not None and request.HasField("options"):
             options = wire_tasks.options(request.options, meta, operation)
         found = self._calls.compactions.propose(table, operation, partitions, options, at_once=request.at_once)
-        page = (wire_tasks.plan_message(one, meta, found) for one in found.tasks[start:][:size])
+        page = (wire_tasks.plan_message(task, meta, found) for task in found.tasks[start:][:size])
         shown = list(fitting(page))
         following = start + len(shown)
         more = following < len(found.tasks)
@@ -85,7 +85,7 @@ class TaskMethods(Servicer):
             wire_tasks.request_id(request.request_id),
             wire.principal(request.worker),
             frozenset(wire_tasks.compaction(number) for number in request.operations),
-            frozenset(wire.table_id(one) for one in request.table_ids),
+            frozenset(wire.table_id(table_id) for table_id in request.table_ids),
             knows_inlined=Reader.of(context).knows_inlined,
         )
 

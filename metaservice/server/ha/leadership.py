@@ -178,7 +178,7 @@ class Leadership(Leads):
             LEASE_AGE_SECONDS: lambda: self._age_ms() / 1000,
             LEASE_FAILURES: lambda: self._failures,
             TAKE_OVERS: lambda: self.view().lease_epoch,
-            STANDBYS_ALIVE: lambda: sum(one.alive for one in self.list_standbys()) if self.leads else {},
+            STANDBYS_ALIVE: lambda: sum(standby.alive for standby in self.list_standbys()) if self.leads else {},
         }
 
     def _age_ms(self) -> int:

@@ -52,7 +52,7 @@ class Outcomes:
         txn.outcomes = tuple(outcomes)
         end(txn, TxnEvent.WIN, txn.commit_time_us)
         state = self._decider.state
-        state.drop_staged(txn, {one.table_id for one in outcomes if not one.already_applied})
+        state.drop_staged(txn, {outcome.table_id for outcome in outcomes if not outcome.already_applied})
         state.put_txn(txn)
 
     def write(self, txn: Txn, commit: TableCommit) -> None:

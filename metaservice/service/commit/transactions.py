@@ -145,7 +145,9 @@ class Transactions:
         """A conflict that a transaction has since its begin, which read older versions; None if none is known."""
         state = self._state
         is_open = txn.state is TxnState.OPEN
-        if not is_open or all(state.get_table(one.table_id).head == one.read_version for one in txn.tables.values()):
+        if not is_open or all(
+            state.get_table(table.table_id).head == table.read_version for table in txn.tables.values()
+        ):
             return None
         return look(state, txn)
 

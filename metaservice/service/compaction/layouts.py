@@ -328,7 +328,7 @@ class Layouts:
         layout.look_at(partition, held)
 
     def _plan(self, layout: Layout, buckets: list[Bucket], partition: str = "") -> None:
-        plans = {one.bucket: plan_bucket(layout.policy, layout.ages, one) for one in buckets}
+        plans = {bucket.bucket: plan_bucket(layout.policy, layout.ages, bucket) for bucket in buckets}
         layout.look_at(buckets[0].partition if buckets else partition, plans)
 
     def wanted(self, table: TableView, policy: Policy, partitions: Collection[str], busy: Busy) -> list[TaskPlan]:

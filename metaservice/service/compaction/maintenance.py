@@ -370,7 +370,7 @@ class Maintenance:
         now_us = self._clocks.now_us()
         keep_from_us = 0 if self._halted() else now_us - self._keep_ms * 1000
         book.forget_ended(keep_from_us, self._state.batch)
-        for table_id in [one for one in book.tables() if one not in self._state.tables]:
+        for table_id in [table for table in book.tables() if table not in self._state.tables]:
             self.queue.forget(table_id)
             for task in book.of_table(table_id):
                 self._let_go(task, cancelled(task, "TABLE_DROPPED", now_us))

@@ -53,7 +53,7 @@ class MarkBook:
         cursors = self._cursors_of.get(table_id)
         if not cursors:
             return None
-        needed = [one.version for one in cursors.values() if one.epoch == epoch and one.left_ms(now_us)]
+        needed = [cursor.version for cursor in cursors.values() if cursor.epoch == epoch and cursor.left_ms(now_us)]
         return min(needed, default=None)
 
     def forget(self, table_id: str) -> None:

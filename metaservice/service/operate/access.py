@@ -105,6 +105,6 @@ class Access:
 
     def _drop_expired(self) -> None:
         now_us = self._clocks.now_us()
-        for one in list(self._state.access.tokens.values()):
-            if one.expires_us and one.expires_us < now_us:
-                self.revoke_token(one.token_id)
+        for token in list(self._state.access.tokens.values()):
+            if token.expires_us and token.expires_us < now_us:
+                self.revoke_token(token.token_id)

@@ -128,14 +128,14 @@ class StoreCheck:
             sums.add(happening, 1)
             if self._count():
                 yield
-        for one in list_indexed(self._cursor, raw_id):
-            if isinstance(one, ValueError):
-                self._problem("RECORD_UNREADABLE", table=name, record="index entry", error=one)
+        for indexed in list_indexed(self._cursor, raw_id):
+            if isinstance(indexed, ValueError):
+                self._problem("RECORD_UNREADABLE", table=name, record="index entry", error=indexed)
                 continue
-            self._indexed(raw_id, one, name, kept)
-            if meta is not None and not meta.keyed and not one.entry.is_delete_set:
-                ranges.add(one.entry, live=one.removed == 0)
-            for happening in told_by_index(one, kept):
+            self._indexed(raw_id, indexed, name, kept)
+            if meta is not None and not meta.keyed and not indexed.entry.is_delete_set:
+                ranges.add(indexed.entry, live=indexed.removed == 0)
+            for happening in told_by_index(indexed, kept):
                 sums.add(happening, -1)
             if self._count():
                 yield
@@ -156,9 +156,9 @@ class StoreCheck:
     def _spans(self, raw_id: bytes, name: str) -> Iterator[None]:
         """Checks that removed entries are indexed by the versions that held them, and nothing else is."""
         spanned = 0
-        for one in list_indexed(self._cursor, raw_id):
-            if isinstance(one, Indexed) and one.removed:
-                spanned += self._is_spanned(raw_id, name, one)
+        for indexed in list_indexed(self._cursor, raw_id):
+            if isinstance(indexed, Indexed) and indexed.removed:
+                spanned += self._is_spanned(raw_id, name, indexed)
             if self._count():
                 yield
         for _ in self._scan(keys.spans_prefix(raw_id)):
@@ -259,7 +259,7 @@ class StoreCheck:
             if self._cursor.get(keys.app_key(raw_id, app_id)) is None:
                 self._problem("APPLICATION_ID_MISSING", table=name, version=version, app_id=app_id)
         txn = self._find_txn(commit.txn_id)
-        if txn is not None and (name, version) not in {(one.table_id, one.version) for one in txn.outcomes}:
+        if txn is not None and (name, version) not in {(outcome.table_id, outcome.version) for outcome in txn.outcomes}:
             self._problem("TRANSACTION_DISAGREES", table=name, version=version, txn_id=commit.txn_id)
 
     def _find_txn(self, txn_id: str) -> Txn | None:
@@ -294,10 +294,10 @@ class StoreCheck:
                 left[happening] += 1
             if self._count():
                 yield
-        for one in list_indexed(self._cursor, raw_id):
-            if isinstance(one, ValueError):
+        for indexed in list_indexed(self._cursor, raw_id):
+            if isinstance(indexed, ValueError):
                 continue
-            for happening in told_by_index(one, kept):
+            for happening in told_by_index(indexed, kept):
                 if group_of(happening) in groups:
                     left[happening] -= 1
             if self._count():

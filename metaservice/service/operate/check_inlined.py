@@ -20,13 +20,19 @@ def check_inlined(
         return
     name = keys.uuid_text(raw_id)
     rows = size_bytes = 0
-    for one in list_indexed(cursor, raw_id):
-        if isinstance(one, Indexed) and one.entry.inlined:
-            if cursor.get(keys.inlined_key(raw_id, one.entry.path)) is None:
-                problem("INLINED_ROWS_MISSING", table=name, path=one.entry.path, added=one.added, removed=one.removed)
-            if not one.removed:
-                rows += one.entry.rows
-                size_bytes += one.entry.size_bytes
+    for indexed in list_indexed(cursor, raw_id):
+        if isinstance(indexed, Indexed) and indexed.entry.inlined:
+            if cursor.get(keys.inlined_key(raw_id, indexed.entry.path)) is None:
+                problem(
+                    "INLINED_ROWS_MISSING",
+                    table=name,
+                    path=indexed.entry.path,
+                    added=indexed.added,
+                    removed=indexed.removed,
+                )
+            if not indexed.removed:
+                rows += indexed.entry.rows
+                size_bytes += indexed.entry.size_bytes
         if count():
             yield
     known = Inlined() if counted is None else Inlined(*keys.decode_counts(counted))

@@ -47,7 +47,7 @@ class Reads:
     def imported(self, tables: Iterable[TableView]) -> set[str]:
         """The ids of those that have external files."""
         cursor = self._decider.state.store.cursor()
-        return {one.meta.table_id for one in tables if external_files.has_imports(cursor, one.raw_id)}
+        return {table.meta.table_id for table in tables if external_files.has_imports(cursor, table.raw_id)}
 
     def check_version(self, table: TableView, version: int | None) -> int:
         if version is None:

@@ -332,7 +332,7 @@ class Scan:
             buckets.setdefault(bucket, []).append(seen)
         for bucket in sorted(buckets):
             files = buckets[bucket]
-            tests = choose(self._wanted.pruning, [(one.data_version, one.row + fixed) for one in files])
+            tests = choose(self._wanted.pruning, [(file.data_version, file.row + fixed) for file in files])
             for seen, test in zip(files, tests, strict=True):
                 if test is not None:
                     self._drop(test)

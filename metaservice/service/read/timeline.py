@@ -102,11 +102,11 @@ class Timeline:
         cursor = self._decider.state.store.cursor()
         start, end = keys.commit_key(table.raw_id, after + 1), keys.commit_key(table.raw_id, to + 1)
         for _, raw in cursor.scan(start, end):
-            one = decode_summary(raw)
+            summary = decode_summary(raw)
             after += 1
-            if one.footprint.version != after:
-                raise _retired(after, one.footprint.version)
-            yield one
+            if summary.footprint.version != after:
+                raise _retired(after, summary.footprint.version)
+            yield summary
         if after < to:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=after + 1)
 

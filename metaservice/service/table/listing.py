@@ -113,7 +113,7 @@ class Tables:
         """Each schema version with the version that introduced it, oldest first."""
         newest = table.meta.schema_version
         cursor = self._decider.state.store.cursor()
-        found = (one for one in _schemas(cursor, table, after + 1) if one[1].schema_version <= newest)
+        found = (schema for schema in _schemas(cursor, table, after + 1) if schema[1].schema_version <= newest)
         return list(islice(found, count))
 
 

@@ -49,7 +49,7 @@ class Namespaces:
         """Returns the namespace after it, and the removed properties that were there."""
         state = self._decider.state
         known = get_namespace(state, name)
-        removed = [one for one in removals if one in known.properties]
+        removed = [removal for removal in removals if removal in known.properties]
         kept = {one: value for one, value in known.properties.items() if one not in removed} | dict(updates)
         if len(kept) > limits.PROPERTIES_MAX:
             raise invalid("TOO_MANY_PROPERTIES", count=len(kept), most=limits.PROPERTIES_MAX)

@@ -110,7 +110,7 @@ class Repository:
     # -- look ------------------------------------------------------------------------------------------------------
 
     def list_ids(self) -> list[str]:
-        found = (one.name[len(BACKUPS) :].removesuffix(".json") for one in self._objects.list(BACKUPS))
+        found = (document.name[len(BACKUPS) :].removesuffix(".json") for document in self._objects.list(BACKUPS))
         return sorted(name for name in found if _ID.fullmatch(name))
 
     def read(self, backup_id: str) -> Stored:
@@ -213,7 +213,7 @@ class Repository:
                 if backup_id not in there:
                     raise BackupUnusable("BACKUP_MISSING", repository=self.name, backup=backup_id)
             kept = self._named_by(backup_id for backup_id in there if backup_id not in gone)
-            unnamed = [one for one in self._objects.list(FILES) if one.name[len(FILES) :] not in kept]
+            unnamed = [file for file in self._objects.list(FILES) if file.name[len(FILES) :] not in kept]
             if not dry_run:
                 self._objects.delete(map(_manifest_name, gone))  # first: a backup without its files is none
                 self._objects.delete(one.name for one in unnamed)
@@ -224,7 +224,7 @@ class Repository:
         return {file.digest for backup_id in backup_ids for file in self.read(backup_id).manifest.files}
 
     def _sizes(self) -> dict[str, int]:
-        return {one.name[len(FILES) :]: one.size_bytes for one in self._objects.list(FILES)}
+        return {file.name[len(FILES) :]: file.size_bytes for file in self._objects.list(FILES)}
 
     # -- verification ----------------------------------------------------------------------------------------------
 

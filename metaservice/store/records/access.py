@@ -12,9 +12,9 @@ def encode_grant(grant: Grant) -> bytes:
 
 
 def decode_grant(key: bytes, raw: bytes) -> Grant:
-    one = pb.GrantRecord.FromString(raw)
+    record = pb.GrantRecord.FromString(raw)
     place, grantee = keys.split_grant_key(key)
-    return Grant(Place.of_key(place), grantee, Role(one.role), one.by, one.create_us)
+    return Grant(Place.of_key(place), grantee, Role(record.role), record.by, record.create_us)
 
 
 def encode_token(token: Token) -> bytes:
@@ -29,6 +29,8 @@ def encode_token(token: Token) -> bytes:
 
 
 def decode_token(key: bytes, raw: bytes) -> Token:
-    one = pb.TokenRecord.FromString(raw)
+    record = pb.TokenRecord.FromString(raw)
     token_id = key[len(keys.TOKENS) :].decode()
-    return Token(token_id, one.digest, one.principal, tuple(one.groups), one.by, one.create_us, one.expires_us)
+    return Token(
+        token_id, record.digest, record.principal, tuple(record.groups), record.by, record.create_us, record.expires_us
+    )

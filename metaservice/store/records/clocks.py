@@ -34,6 +34,8 @@ def encode_clock(state: ClockState) -> bytes:
 
 
 def decode_clock(raw: bytes) -> ClockState:
-    one = pb.ClockRecord.FromString(raw)
-    believed = Instant(one.time_us, one.boot, one.up_ms)
-    return ClockState(believed, Instant(one.seen_time_us, one.seen_boot, one.seen_up_ms), one.held, one.held_ms)
+    record = pb.ClockRecord.FromString(raw)
+    believed = Instant(record.time_us, record.boot, record.up_ms)
+    return ClockState(
+        believed, Instant(record.seen_time_us, record.seen_boot, record.seen_up_ms), record.held, record.held_ms
+    )

@@ -23,7 +23,7 @@ def decode_pin(raw: bytes) -> Pin:
     record = pb.PinRecord.FromString(raw)
     return Pin(
         record.pin_id,
-        tuple((one.table_id, one.version) for one in record.versions),
+        tuple((version.table_id, version.version) for version in record.versions),
         Principal(record.principal, record.client),
         record.begin_us,
         record.lease_ms,

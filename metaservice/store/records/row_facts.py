@@ -42,5 +42,5 @@ def load_rows(
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=chunk)
         entries += decode_chunk(found)
         size += len(found)
-    key_sets = [KeySet(one.partition, one.bucket, array("q", one.hashes)) for one in record.key_sets]
+    key_sets = [KeySet(key_set.partition, key_set.bucket, array("q", key_set.hashes)) for key_set in record.key_sets]
     return entries, key_sets, size

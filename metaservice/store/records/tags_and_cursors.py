@@ -20,9 +20,16 @@ def encode_tag(tag: Tag) -> bytes:
 
 
 def decode_tag(key: bytes, raw: bytes) -> Tag:
-    one = pb.TagRecord.FromString(raw)
+    record = pb.TagRecord.FromString(raw)
     table_id = keys.uuid_text(keys.table_of_mark(key))
-    return Tag(table_id, one.name, one.version, one.comment, Principal(one.principal, one.client), one.create_us)
+    return Tag(
+        table_id,
+        record.name,
+        record.version,
+        record.comment,
+        Principal(record.principal, record.client),
+        record.create_us,
+    )
 
 
 def encode_cursor(cursor: Cursor) -> bytes:
@@ -40,15 +47,15 @@ def encode_cursor(cursor: Cursor) -> bytes:
 
 
 def decode_cursor(key: bytes, raw: bytes) -> Cursor:
-    one = pb.CursorRecord.FromString(raw)
+    record = pb.CursorRecord.FromString(raw)
     return Cursor(
         table_id=keys.uuid_text(keys.table_of_mark(key)),
-        name=one.name,
-        version=one.version,
-        keep_ms=one.keep_ms,
-        principal=Principal(one.principal, one.client),
-        create_us=one.create_us,
-        used_us=one.used_us,
-        request_id=one.request_id,
-        epoch=one.epoch,
+        name=record.name,
+        version=record.version,
+        keep_ms=record.keep_ms,
+        principal=Principal(record.principal, record.client),
+        create_us=record.create_us,
+        used_us=record.used_us,
+        request_id=record.request_id,
+        epoch=record.epoch,
     )
