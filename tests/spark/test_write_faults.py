@@ -46,6 +46,25 @@ def test_columns_that_change_while_an_insert_runs(
     assert (len(stored_rows(table)), len(staged_folders(table))) == (3, 1)
 
 
+@pytest.mark.parametrize("write", ["insert", "overwrite"])
+def test_a_table_that_says_fail_stops_a_write_whose_columns_changed(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path, write: str
+) -> None:
+    properties = {"write.on_conflict": "fail"}
+    table = lake.create_table(new_name(), "id bigint, note string", properties=properties)
+    other = Table(lake, table.meta)
+    held = Held(spark, tmp_path, f"fails_{write}")
+    rows = spark.range(3).selectExpr(f"fails_{write}(id) as id")
+    lost = held.run(lambda: getattr(table, write)(rows), lambda: other.drop_column("note"))
+    assert getattr(lost, "reason", None) == "SCHEMA_VERSION_MISMATCH", lost
+    assert stored_rows(table) == []
+    assert (
+        held.run(lambda: getattr(table, write)(rows, on_conflict="rerun"), lambda: other.add_columns("more int"))
+        is None
+    )
+    assert len(stored_rows(table)) == 3
+
+
 SCHEMA = "id bigint, amount bigint, day string"
 
 

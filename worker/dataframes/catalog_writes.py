@@ -29,6 +29,7 @@ from worker.base.logs import tell
 from worker.base.schema import exact_names, quoted
 from worker.base.values import moment_of
 from worker.commit import spans
+from worker.commit.conflict_policies import said_policy
 from worker.commit.rows_read import RowsRead
 from worker.commit.spark_failures import explain
 from worker.commit.stages import Stage, Staged
@@ -85,7 +86,8 @@ class CatalogWrite:
 def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -> Commit:
     """Runs the statement as one transaction.
 
-    Where the columns changed while it ran, it is planned and run again, unless the caller wants the bare outcome.
+    Where the columns changed while it ran, it is planned and run again, unless the caller or the table wants the bare
+    outcome.
     """
     with spans.write() as span:
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -94,7 +96,8 @@ def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -
             try:
                 done = _commit(write, _run(write, _options_of(options)))
             except MetaServiceError as error:
-                if error.reason not in PLANNED_AGAIN or options.on_conflict == "fail" or attempt == ATTEMPTS_MAX:
+                is_bare = said_policy(options.on_conflict, write.meta) == "fail"
+                if error.reason not in PLANNED_AGAIN or is_bare or attempt == ATTEMPTS_MAX:
                     raise
                 why = f"{PLANNED_AGAIN[error.reason]}; the write is planned again"
                 tell(why, table=write.meta.name, version=write.meta.head_version)
