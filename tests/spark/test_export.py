@@ -1,5 +1,6 @@
 """Tables written out as plain Parquet, and read back by readers that know nothing of them."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from laketx import InputError, Lake, Table
+from laketx import InputError, Lake, LakeTXError, Table
 from worker.dataframes.export import UNFINISHED
 
 Names = Callable[[], str]
@@ -117,3 +120,31 @@ def test_where_an_export_must_not_go(lake: Lake, spark: SparkSession, new_name: 
     alone = lake.create_table(new_name(), "day date", partition_by=["day"])
     with pytest.raises(InputError, match=r"PARTITION_INVALID: .* no column beside"):
         alone.export(tmp_path / "alone")
+
+
+def test_an_export_that_fails_leaves_the_folder_as_it_was(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    """One task finds no file, while the others still make folders of partitions."""
+    schema = "id bigint, p int"
+    table = lake.create_table(
+        new_name(),
+        schema,
+        primary_key=["id", "p"],
+        partition_by=["p"],
+        buckets=1,
+        properties={"write.inline.rows": "0"},
+    )
+    table.insert(spark.range(1).selectExpr("id", "-1 AS p"))
+    lost = next(Path(table.folder).rglob("*.parquet"))
+    out = tmp_path / "out"
+    table.export(out)
+    before = sorted(out.rglob("*"))
+    table.insert(spark.range(40).selectExpr("id", "cast(id AS int) AS p"))
+    lost.unlink()
+    slow = sf.expr("aggregate(sequence(1L, 500000L + id), 0L, (sum, x) -> sum + x) > 0")
+    with pytest.raises((LakeTXError, PySparkException, Py4JJavaError)):
+        table.export(out, where=slow, overwrite=True)
+    for _ in range(10):
+        assert sorted(out.rglob("*")) == before
+        time.sleep(0.1)

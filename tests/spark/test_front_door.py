@@ -16,9 +16,9 @@ from laketx import ConflictError, Lake, connect
 from tests.integration.terminal import STYLE
 from worker.base import progress_bars
 from worker.base.progress_bars import SWITCH, Bars
-from worker.spark import progress
-from worker.spark.progress import is_shown
-from worker.spark.session import OWN_BAR, counting, python_hint
+from worker.spark import jobs
+from worker.spark.jobs import counting, is_shown
+from worker.spark.session import OWN_BAR, python_hint
 
 Names = Callable[[], str]
 
@@ -58,7 +58,7 @@ def test_where_bars_are_shown(
     monkeypatch.setenv(SWITCH, switch)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     assert is_shown(spark) == (shows and switch == "on")
-    monkeypatch.setattr(progress, "OWN_BAR", "spark.no.such.setting")
+    monkeypatch.setattr(jobs, "OWN_BAR", "spark.no.such.setting")
     assert is_shown(spark) == shows
 
 

@@ -16,7 +16,7 @@ from tests.house.tree import ROOT
 from tests.integration.service import Service
 from tests.spark.counted_calls import Counted, counted_service, session_on
 from tests.spark.processes import wait_until
-from worker.spark.session import job_tag
+from worker.spark.jobs import job_tag
 
 SECTION = re.compile(r"^## What it costs$(?P<text>.*?)^## ", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| `(?P<statement>[^`]+)` \| (?P<calls>\d+) \| (?P<jobs>\d+) \|$", re.MULTILINE)

@@ -36,7 +36,7 @@ from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import ATTEMPTS_MAX, BACKOFF, PLANNED_AGAIN, Commit, Write, WriteOptions
 from worker.connection.table_view import TableView
 from worker.spark import session
-from worker.spark.progress import progress
+from worker.spark.jobs import progress
 from worker.spark.session import Outcome
 
 OWN_DOMAIN: Final = "laketx.spark"  # of refusals by the catalog itself

@@ -27,7 +27,7 @@ from worker.dataframes import scan
 from worker.dataframes.file_layouts import as_clock
 from worker.files.parquet_options import codec_of
 from worker.files.storage import make_folder, storage
-from worker.spark.progress import progress
+from worker.spark.jobs import failed_tasks_awaited, progress
 from worker.spark.session import with_settings
 
 MICROSECONDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
@@ -60,7 +60,12 @@ def export(
         check_partitions(meta, names, entries)
         rows = scan.read_where(table, held, where, is_chosen=True)
         tell("export begins", table=meta.name, version=held)
-        with target.filled() as folder, progress(rows.sparkSession, f"export {meta.name}"):
+        spark = rows.sparkSession
+        with (
+            target.filled() as folder,
+            progress(spark, f"export {meta.name}"),
+            failed_tasks_awaited(spark, f"laketx-export-{uuid7()}"),  # each could make the removed folder again
+        ):
             try:
                 write(named_in_utc(rows, names), folder, names, codec_of(meta, SPARK_CODECS))
             except PySparkException as error:

@@ -18,7 +18,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
@@ -30,20 +30,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
-from metaservice.client import uuid7
 from worker.base.errors import InputError
 from worker.spark.catalog_jar import CATALOG_CLASS, EXTENSIONS, EXTENSIONS_CLASS, NO_EXTENSIONS, NO_JAR
 from worker.spark.java import JAVA_MIN, missing_java, prepare_java
 
 OWN_BAR: Final = "spark.ui.showConsoleProgress"
-GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 NO_CLASS: Final = "PLUGIN_CLASS_NOT_FOUND"
 VERSION_COUNTS: Final = "versionCounts"  # an option of the catalog: the version was the newest, nobody has chosen it
 
 _OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?\Z")
-
-Counts = tuple[int, int]  # of tasks: done, and known so far
 
 
 def has_active() -> bool:
@@ -339,92 +335,16 @@ def local_property(spark: SparkSession, key: str, value: str) -> Iterator[None]:
         context.setLocalProperty(key, before)
 
 
-# -- jobs --------------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def job_tag(spark: SparkSession, tag: str) -> Iterator[str]:
-    """Tags the jobs that this thread starts. In classic Spark a session's own tags cancel nothing."""
-    context = spark.sparkContext if is_classic(spark) else None
-    add, remove = (context.addJobTag, context.removeJobTag) if context else (spark.addTag, spark.removeTag)
-    add(tag)
-    try:
-        yield tag
-    finally:
-        remove(tag)
-
-
-def cancel_jobs(spark: SparkSession, tag: str) -> None:
+def await_tasks(spark: SparkSession, tag: str, within_ms: int) -> None:
+    """Waits until no task of the jobs with the tag runs; a server of Spark Connect doesn't say which tasks it runs."""
     if is_classic(spark):
-        spark.sparkContext.cancelJobsWithTag(tag)
-    else:
-        spark.interruptTag(tag)
+        jvm: Any = spark._jvm
+        jvm.io.laketx.spark.read.SparkInternals.awaitTasks(_jsession(spark).sparkContext(), tag, within_ms)
 
 
-@contextmanager
-def job_group(spark: SparkSession, group: str, description: str) -> Iterator[None]:
-    """Names the jobs that this thread starts, for Spark's UI; Spark Connect has no such names."""
-    if not is_classic(spark):
-        yield
-        return
-    context: Any = spark.sparkContext
-    before = {key: context.getLocalProperty(key) for key in GROUP_PROPERTIES}
-    context.setJobGroup(group, description, interruptOnCancel=False)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            context.setLocalProperty(key, value)
-
-
-@contextmanager
-def counting(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
-    """Counts the tasks of the jobs that this thread starts in the block."""
-    if not is_classic(spark):
-        with _by_handler(spark) as count:
-            yield count
-        return
-    with job_tag(spark, f"laketx-progress-{uuid7()}") as tag:
-        yield lambda: tagged_counts(spark, tag)
-
-
-def tagged_counts(spark: SparkSession, tag: str) -> Counts:
-    """Counts the tasks of the jobs with the tag; Spark Connect doesn't report them."""
-    done = known = 0
-    if is_classic(spark):
-        tracker = spark.sparkContext.statusTracker()
-        by_tag: Any = spark.sparkContext._jsc.sc().statusTracker()  # Python's own knows groups alone
-        for job_id in by_tag.getJobIdsForTag(tag):
-            job = tracker.getJobInfo(job_id)
-            for stage_id in job.stageIds if job is not None else ():
-                stage = tracker.getStageInfo(stage_id)
-                if stage is not None:
-                    done, known = done + stage.numCompletedTasks, known + stage.numTasks
-    return done, known
-
-
-@contextmanager
-def _by_handler(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
-    """Spark Connect reports progress to the thread that waits for an operation."""
-    me = threading.get_ident()
-    seen: dict[str, Counts] = {}
-
-    def hear(stages: Any, operation_id: str | None, **_: object) -> None:
-        if threading.get_ident() == me:
-            listed = list(stages or ())
-            counts = sum(one.num_completed_tasks for one in listed), sum(one.num_tasks for one in listed)
-            seen[operation_id or ""] = counts
-
-    def count() -> Counts:
-        counts = list(seen.values())
-        return sum(done for done, _ in counts), sum(known for _, known in counts)
-
-    handler: Any = hear
-    spark.registerProgressHandler(handler)
-    try:
-        yield count
-    finally:
-        spark.removeProgressHandler(handler)
+def job_ids(spark: SparkSession, tag: str) -> Sequence[int]:
+    """The jobs with the tag in a classic session: Python's own tracker knows groups alone."""
+    return list(_jsession(spark).sparkContext().statusTracker().getJobIdsForTag(tag))
 
 
 # -- what a session tells ----------------------------------------------------------------------------------------------

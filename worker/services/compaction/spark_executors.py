@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from metaservice.client import uuid7
 from worker.services.compaction.chunks import Chunk, Result, Settings, run_chunk
 from worker.services.compaction.jobs import Job
-from worker.spark.session import cancel_jobs, is_classic, job_group, job_tag
+from worker.spark.jobs import cancel_jobs, job_group, job_tag
+from worker.spark.session import is_classic
 
 RESULTS_DDL: Final = "result binary"
 
