@@ -10,6 +10,12 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
+        "the other processes of a compaction go on after one of them was killed",
+        "worker/services/compaction/processes.py",
+        (("                for child in self._running:\n                    child.kill()\n", ""),),
+        own_tests=("tests/arrow/test_compaction_processes.py", "-k", "killed_child", "--timeout", "60"),
+    ),
+    Bug(
         "threads of a client live on while the interpreter ends",
         "metaservice/client/threads.py",
         (("@atexit.register\n", ""),),

@@ -68,6 +68,7 @@ class _Children:
         self._job = job
         self._lock = threading.Lock()
         self._waiting = deque(enumerate(chunks))
+        self._running: list[_Child] = []
         self._results: dict[int, Result] = {}
         self._error: BaseException | None = None
         self._count = min(len(chunks), processes_max())
@@ -88,6 +89,7 @@ class _Children:
                 self._job.check()
             try:
                 with _Child(self._count) as child, self._job.stopped_by(child.kill):
+                    self._running.append(child)
                     while (work := self._next()) is not None:
                         at, chunk = work
                         self._results[at] = child.run(self._settings, chunk)
@@ -98,6 +100,8 @@ class _Children:
             with self._lock:
                 self._error = self._error or error
                 self._waiting.clear()
+                for child in self._running:
+                    child.kill()
 
     def _next(self) -> tuple[int, Chunk] | None:
         with self._lock:
