@@ -13,7 +13,8 @@ from tests.spark.sql import SqlReads
 from tests.spark.stored import live
 from worker.dataframes.catalog_writes import OWN_SETTINGS
 from worker.dataframes.export import MICROSECONDS
-from worker.spark.session import GROUP_PROPERTIES, job_group, with_settings
+from worker.spark.jobs import GROUP_PROPERTIES, job_group
+from worker.spark.session import with_settings
 
 DAYS = "spark.sql.parquet.datetimeRebaseModeInWrite"
 COLUMNS = "id bigint, price decimal(9,2), day date, at timestamp, tags array<string>"

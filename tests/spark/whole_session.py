@@ -25,7 +25,8 @@ from laketx import ConflictError, InputError, Lake, Table, connect
 from tests.spark.sessions import SMALL, small_session
 from worker.dataframes.catalog_writes import OWN_SETTINGS
 from worker.spark.catalog_jar import jar_setting
-from worker.spark.session import counting, is_classic
+from worker.spark.jobs import counting
+from worker.spark.session import is_classic
 
 Rows = list[tuple[Any, ...]]
 
