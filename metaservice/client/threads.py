@@ -7,9 +7,11 @@ process: python/cpython#87135, until Python 3.14. So a program that ends without
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 END_S: Final = 2.0  # a thread that hangs in a call to a service that is away holds nobody up for longer
@@ -36,7 +38,11 @@ def start_thread(work: Callable[[], None], name: str, stop: Callable[[], None]) 
 def stop_threads() -> None:
     """Stops the threads that are left, the newest first: it may use an older one, and begin another."""
     until_s = time.monotonic() + END_S
-    while _running and time.monotonic() < until_s:
-        thread, stop = next(reversed(_running.items()))
-        stop()
-        thread.join(max(until_s - time.monotonic(), 0.0))
+    while _running:
+        with suppress(KeyError):  # the last one has just ended
+            thread, stop = _running.popitem()
+            stop()
+            thread.join(max(until_s - time.monotonic(), 0.0))
+
+
+os.register_at_fork(after_in_child=_running.clear)  # a forked process has none of them

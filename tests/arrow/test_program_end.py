@@ -41,3 +41,29 @@ def test_no_thread_of_a_client_outlives_the_program(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['laketx-server-end']\n"  # it waits for the service, in C
+
+
+FORKED = """
+import os
+import laketx
+
+lake = laketx.connect("./warehouse")
+lake.create_table("shop.orders", "id bigint")
+begun = os.fork()
+if not begun:
+    raise SystemExit(3)  # with all that runs at an end
+assert os.waitstatus_to_exitcode(os.waitpid(begun, 0)[1]) == 3
+assert lake.tables() == ["shop.orders"]
+"""
+
+
+def test_the_end_of_a_forked_process_leaves_its_parents_client_alone(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
