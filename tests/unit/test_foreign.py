@@ -10,6 +10,7 @@ import math
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -306,7 +307,8 @@ def test_a_token_does_not_outlive_its_providers_key(issuer: OddServer) -> None:
     now_s[0] += KEEP_S - 1
     assert known.of_token(old) == known.still(who) == who  # the keys were read a moment ago
     now_s[0] += 2
-    known.of_token(old)  # is checked again, and finds that the keys are old
+    with suppress(MetaError):  # the fetch that it begins may be over before it is
+        known.of_token(old)  # is checked again, and finds that the keys are old
     settled(checks)
     with pytest.raises(MetaError, match="TOKEN_INVALID"):
         known.of_token(old)  # a new call
@@ -355,7 +357,7 @@ def test_a_slow_provider_delays_nobody_who_needs_no_key(
     issuer.answers[DISCOVERY] = slow
     now_s[0] = KEEP_S + 1
     assert reason(checks, mine) == "ana"  # the keys are old: somebody asks, nobody waits
-    assert checks._fetching is not None
+    assert checks._tried_s == now_s[0]
     stranger = token(issuer, OTHER, "unknown")
     assert reason(checks, stranger) == "TOKEN_INVALID"  # after the deadline
     settled(checks)
