@@ -2,13 +2,14 @@
 
 import queue
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from tests.forked_programs import ForkedProgram
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = "listening on "
@@ -26,9 +27,9 @@ def running_server() -> Iterator[str]:
     """Gives the address of a service that runs as long as the block."""
     with tempfile.TemporaryDirectory(prefix="laketx-conformance-") as folder:
         errors = Path(folder) / "stderr.txt"
-        command = [sys.executable, "-m", "metaservice", "--listen", "127.0.0.1:0", "--data", str(Path(folder) / "db")]
+        words = ("--listen", "127.0.0.1:0", "--data", str(Path(folder) / "db"))
         with errors.open("wb") as stderr:
-            server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True)
+            server = ForkedProgram("metaservice", words, stderr=stderr)
         try:
             yield wait_for_address(server, errors)
         finally:

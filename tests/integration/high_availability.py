@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,8 @@ from typing import Final
 from metaservice.client import CommitOutcomeUnknownError, LakeTXError, MetaClient
 from protos.laketx.v1 import common_pb2
 from tests.conformance.play import new_uuid7
-from tests.conformance.server import ROOT, wait_for_address
+from tests.conformance.server import wait_for_address
+from tests.forked_programs import ForkedProgram
 from tests.integration.broken_network import Network, Way
 from tests.integration.bucket import BUCKET, bucket, known_to
 from tests.integration.service import TIMEOUT_S, Stubs, data_file, free_address
@@ -52,12 +52,10 @@ class Process:
         self.codes: list[int] = []
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "metaservice", "--store", self._store, "--data", str(self.data)]
-        command += ["--listen", self._listen, "--advertise", self.address, "--metrics-listen", self.metrics]
+        words = ["--store", self._store, "--data", str(self.data)]
+        words += ["--listen", self._listen, "--advertise", self.address, "--metrics-listen", self.metrics]
         with self.errors.open("ab") as stderr:
-            self.running = subprocess.Popen(
-                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.known
-            )
+            self.running = ForkedProgram("metaservice", words, stderr=stderr, env=self.known)
         wait_for_address(self.running, self.errors)
 
     def send(self, number: signal.Signals) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -14,25 +13,21 @@ import pytest
 
 from metaservice.client import MetaClient
 from protos.laketx.v1 import admin_pb2
-from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 from tests.integration.service import TIMEOUT_S, Service, reason_of
 
 PATIENCE_S = 4 * TIMEOUT_S
 
 
 def laketx(*words: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "metaservice.cli", *words]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    run = run_forked("metaservice.cli", *words, timeout=PATIENCE_S)
     assert run.returncode == code, f"{words}: {run.stdout}{run.stderr}"
     return run.stdout + run.stderr if code else run.stdout
 
 
 def offline(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """A command that needs no running service, such as `restore`."""
-    command = [sys.executable, "-m", "metaservice", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=environment
-    )
+    return run_forked("metaservice", *arguments, env=environment, timeout=PATIENCE_S)
 
 
 def refused(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:

@@ -20,6 +20,7 @@ from protos.laketx.v1.read_pb2_grpc import ReadServiceStub
 from protos.laketx.v1.transaction_pb2_grpc import TransactionServiceStub
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT, stop, wait_for_address
+from tests.forked_programs import ForkedProgram
 
 TIMEOUT_S = 30.0
 PRINCIPAL = common_pb2.Principal(name="tests", client="integration")
@@ -50,10 +51,12 @@ class Service:
         return self.address
 
     def spawn(self, listen: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "metaservice", "--listen", listen, "--data", str(self.folder), *self.flags]
-        if self.descriptors_max is not None:
-            command = ["sh", "-c", f'ulimit -n {self.descriptors_max}; exec "$@"', "sh", *command]
+        words = ["--listen", listen, "--data", str(self.folder), *self.flags]
         with self.errors.open("ab") as stderr:
+            if self.descriptors_max is None:
+                return ForkedProgram("metaservice", words, stderr=stderr, env=self.environment)
+            limit = ["sh", "-c", f'ulimit -n {self.descriptors_max}; exec "$@"', "sh"]
+            command = [*limit, sys.executable, "-m", "metaservice", *words]
             return subprocess.Popen(
                 command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.environment
             )

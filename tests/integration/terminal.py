@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 
 LAKETX = [sys.executable, "-m", "metaservice.cli"]
 DEADLINE_S = 60.0
@@ -49,16 +50,8 @@ class Shell:
 
     def run(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> Ended:
         """In a pipe."""
-        done = subprocess.run(
-            [*LAKETX, *words],
-            cwd=ROOT,
-            check=False,
-            env=self.environment(**(environment or {})),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
+        known = self.environment(**(environment or {}))
+        done = run_forked("metaservice.cli", *words, stdin=stdin, env=known, timeout=DEADLINE_S)
         return Ended(done.returncode, done.stdout, done.stderr)
 
     def start(self, *words: str) -> subprocess.Popen[str]:

@@ -1,0 +1,122 @@
+"""Programs of ours that start at once: each is forked from a process that has imported their modules before.
+
+The service's imports take most of a second, and the tests start more than a thousand programs. A forked program has its
+own pid, environment, folder and streams; it ends, and is killed, as any other process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import IO, Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+MODULES: Final = [  # that the programs import
+    "metaservice.server.process",
+    "metaservice.server.settings",
+    "metaservice.server.wiring",
+    "metaservice.cli.command_line",
+]
+STREAMS: Final = ("stdin", "stdout", "stderr")
+
+_context = get_context("forkserver")
+_context.set_forkserver_preload(MODULES)
+
+
+class ForkedProgram(subprocess.Popen[str]):
+    """`python -m MODULE WORD…` in the project's folder, as `subprocess.Popen` with text would run it."""
+
+    def __init__(  # the real one's would start the process
+        self,
+        module: str,
+        words: Sequence[str],
+        *,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int | IO[Any] = subprocess.PIPE,
+        stderr: int | IO[Any] = subprocess.PIPE,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.args = [module, *words]
+        self.stdin = self.stdout = self.stderr = None  # those that are pipes follow
+        self.returncode: int | None = None
+        self._communication_started = False
+        self._input = None
+        self.encoding, self.errors, self.text_mode = "utf-8", None, True
+        self._polls = threading.Lock()
+        ends = [self._end_of(*each) for each in zip(STREAMS, (stdin, stdout, stderr), strict=True)]
+        known = dict(os.environ if env is None else env)
+        self._process = _context.Process(target=_run_module, args=(module, list(words), known, ends), daemon=True)
+        self._process.start()
+        self._child_created = True
+        self.pid = int(self._process.pid or 0)
+        for end in ends:
+            end.close()
+
+    def _end_of(self, name: str, wanted: int | IO[Any]) -> Connection:
+        """The process's end of a stream; ours, if it is a pipe, is the attribute of that name."""
+        if wanted == subprocess.DEVNULL:
+            return Connection(os.open(os.devnull, os.O_RDWR))
+        if wanted != subprocess.PIPE:
+            return Connection(os.dup(wanted if isinstance(wanted, int) else wanted.fileno()))
+        theirs, ours = os.pipe()
+        if name != "stdin":
+            theirs, ours = ours, theirs
+        setattr(self, name, os.fdopen(ours, "w" if name == "stdin" else "r", encoding="utf-8"))
+        return Connection(theirs)
+
+    def poll(self) -> int | None:
+        with self._polls:
+            if self.returncode is None:
+                self.returncode = self._process.exitcode
+        return self.returncode
+
+    def _internal_poll(self, _deadstate: int | None = None) -> int | None:
+        return self.poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            wait([self._process.sentinel], timeout)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return code
+
+
+def run_forked(
+    module: str, *words: str, stdin: str = "", env: Mapping[str, str] | None = None, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """To its end, as `subprocess.run` would."""
+    process = ForkedProgram(module, words, stdin=subprocess.PIPE, env=env)
+    try:
+        out, err = process.communicate(stdin, timeout=timeout)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return subprocess.CompletedProcess(process.args, process.wait(), out, err)
+
+
+def _run_module(module: str, words: list[str], known: dict[str, str], ends: list[Connection]) -> None:
+    """In the process that was forked."""
+    for number, end in enumerate(ends):
+        os.dup2(end.fileno(), number)
+        end.close()
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(known)
+    os.chdir(ROOT)
+    sys.argv = [module, *words]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()
