@@ -126,28 +126,35 @@ class Transaction:
         self._count(table_id, files, delete_sets)
         return answer
 
-    def queue(self, table_id: str, files: Iterable[common_pb2.DataFile]) -> None:
+    def queue(
+        self,
+        table_id: str,
+        files: Iterable[common_pb2.DataFile],
+        delete_sets: Iterable[common_pb2.DeleteSet] = (),
+    ) -> None:
         """Registers with the next call, in its frame: a round trip less for a small transaction.
 
         That call reports errors of the files.
         """
-        files = list(files)
-        size = size_of(files)
-        if len(files) > QUEUE_FILES_MAX or size > PART_BYTES:
-            self.register(table_id, files)
+        files, delete_sets = list(files), list(delete_sets)
+        count, size = len(files) + len(delete_sets), size_of(files) + size_of(delete_sets)
+        if count > QUEUE_FILES_MAX or size > PART_BYTES:
+            self.register(table_id, files, delete_sets)
             return
-        queued = sum(len(append.files) for append in self._queued)
-        if queued + len(files) > QUEUE_FILES_MAX or self._queued_bytes + size > PART_BYTES:
+        queued = sum(len(one.files) + len(one.delete_sets) for one in self._queued)
+        if queued + count > QUEUE_FILES_MAX or self._queued_bytes + size > PART_BYTES:
             self._send_queued()
         self._queued_bytes += size
-        self._queued.append(wire.RegisterFilesRequest(txn_id=self.txn_id, table_id=table_id, files=files))
-        self._count(table_id, files, ())
+        self._queued.append(
+            wire.RegisterFilesRequest(txn_id=self.txn_id, table_id=table_id, files=files, delete_sets=delete_sets)
+        )
+        self._count(table_id, files, delete_sets)
 
     def _send_queued(self) -> None:
         self.begin()
         while self._queued:
             one = self._queued[0]
-            self._calls.register(self.txn_id, one.table_id, one.files)
+            self._calls.register(self.txn_id, one.table_id, one.files, one.delete_sets)
             del self._queued[0]
         self._queued_bytes = 0
 

@@ -1,13 +1,15 @@
 """A transaction that begins with its first call, in one frame, is one like any other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
+from pyroaring import BitMap64
 
 from metaservice.client import LakeTXError, MetaClient, uuid7
 from metaservice.client.errors import ErrorKind, MetaServiceError
+from metaservice.client.transaction import QUEUE_FILES_MAX
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
-from tests.integration.service import data_file, service
+from tests.integration.service import data_file, day, service
 
 INSERT = common_pb2.OPERATION_INSERT
 
@@ -52,6 +54,40 @@ def test_begin_register_and_commit_in_one_frame(client: MetaClient) -> None:
         f"{txn.txn_id}/a",
         f"{txn.txn_id}/b",
     ]
+
+
+def test_delete_sets_wait_for_the_commit_and_many_do_not(client: MetaClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    table_id = new_table(client)
+    client.append(table_id, [data_file(txn_id := uuid7(), "f")], txn_id=txn_id)
+    (old,) = [entry.file for entry in client.list_files(table_id)]
+    delete = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_DELETE)
+    registered: list[int] = []
+    register = client.register
+
+    def counted(
+        txn_id: str, table_id: str, files: Sequence[common_pb2.DataFile], sets: Sequence[common_pb2.DeleteSet] = ()
+    ) -> transaction_pb2.RegisterFilesResponse:
+        registered.append(len(files) + len(sets))
+        return register(txn_id, table_id, files, sets)
+
+    monkeypatch.setattr(client, "register", counted)
+    for count in (1, QUEUE_FILES_MAX + 1):
+        with client.begin([delete], at_once=False) as txn:
+            hidden = [
+                common_pb2.DeleteSet(
+                    path=f"{txn.txn_id}/gone-{number}",
+                    partition=day(),
+                    bitmap=BitMap64([old.first_row_id + count % 2]).serialize(),
+                    touches=[old.path],
+                )
+                for number in range(count)
+            ]
+            txn.queue(table_id, [], hidden)
+            assert registered == ([] if count == 1 else [count])
+            txn.commit([change(table_id)])
+    entries = [one.delete_set.path for one in client.list_files(table_id) if one.HasField("delete_set")]
+    assert len(entries) == 1 + (QUEUE_FILES_MAX + 1)
+    assert client.get_table(table_id=table_id).head_version == 3
 
 
 def test_what_begin_refuses_the_commit_tells(client: MetaClient) -> None:

@@ -347,7 +347,8 @@ def _attempt(
                 if write.stage is not None:
                     with _staging(write, stage):
                         stage.staged = write.stage(stage)
-                    _register(txn, write, stage.staged)
+                    if stage.staged.files or stage.staged.delete_sets:
+                        txn.queue(write.meta.table_id, stage.staged.files, stage.staged.delete_sets)
                     staged = f"staged {stage.staged.rows()} rows"
                     _tell(write, staged, stage.read_version, txn.txn_id, logging.DEBUG)
             committed = txn.commit(_changes(writes, stages), cursors)
@@ -377,13 +378,6 @@ def _staging(write: Write, stage: Stage) -> AbstractContextManager[None]:
 
 def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb2.Change]:
     return [write.change(stage.staged) for write, stage in zip(writes, stages, strict=True)]
-
-
-def _register(txn: Transaction, write: Write, staged: Staged) -> None:
-    if staged.delete_sets:
-        txn.register(write.meta.table_id, staged.files, staged.delete_sets)
-    elif staged.files:
-        txn.queue(write.meta.table_id, staged.files)
 
 
 def _resubmit(

@@ -184,7 +184,9 @@ def completed(file: InputFile, rows: pa.Table, at: int | Numbers, wanted: pa.Sch
     if place >= 0:
         places = np.arange(at, at + len(rows), dtype=np.int64) if isinstance(at, int) else at
         by_place = pa.array(places + file.first_row_id)
-        rows = rows.set_column(place, wanted.field(place), pc.coalesce(rows.column(place), by_place))
+        stored = rows.column(place)
+        ids = by_place if stored.null_count == len(stored) else pc.coalesce(stored, by_place)
+        rows = rows.set_column(place, wanted.field(place), ids)
     return rows
 
 

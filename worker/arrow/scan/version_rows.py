@@ -226,11 +226,12 @@ class VersionRows:
                 hidden = _hidden_flags(one, rows, at)
                 yield rows if hidden is None else rows.filter(pa.array(~hidden))
             return
-        first = {*columns_in(where), *([OP] if one.has_tombstones else []), *([ROW_ID] if one.file.hidden else [])}
+        asked = list(columns_in(where))
+        first = {*asked, *([OP] if one.has_tombstones else []), *([ROW_ID] if one.file.hidden else [])}
         condition = expression(where, wanted)
 
         def chosen(rows: pa.Table, at: int) -> Numbers:
-            return _chosen(rows, _hidden_flags(one, rows, at), condition)
+            return _chosen(rows.select(asked), _hidden_flags(one, rows, at), condition)
 
         yield from read_chosen(one.file, wanted, first, chosen, memory_bytes, groups)
 
@@ -319,7 +320,7 @@ def _hidden_flags(one: FileToRead, rows: pa.Table, at: int) -> Any:
 
 
 def _chosen(rows: pa.Table, hidden: Any, condition: Any) -> Numbers:
-    """The places of the visible rows for which the condition is true."""
+    """The places of the visible rows for which the condition is true; `rows` has the columns of the condition."""
     placed = rows.append_column(PLACE, pa.array(np.arange(len(rows))))
     places: Numbers = placed.filter(condition).column(PLACE).to_numpy()
     return places if hidden is None else places[~hidden[places]]
