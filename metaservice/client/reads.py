@@ -83,6 +83,7 @@ class ReadCalls(Caller):
         pin_id: str = "",
         with_tables: bool = False,
         with_rows: bool = False,
+        join_rows: bool = False,
         more: Sequence[read_pb2.TableScan] = (),
     ) -> Iterator[read_pb2.PlanScanResponse]:
         """The entries that may match, in parts that name the version read; with `explain` the last part explains what
@@ -91,8 +92,9 @@ class ReadCalls(Caller):
         The predicate uses the columns' names and types at this version: see `get_table(version=…)`.
 
         All that a read needs in one call: `pin_id` pins the version, and the first part has the lease; `with_tables`
-        answers the metadata in the first part of a table; `with_rows` the rows of inlined files; `more` are other
-        tables at the same instant. A service of the release before leaves all of this out: then the lease is 0.
+        answers the metadata in the first part of a table; `with_rows` the rows of inlined files, with `join_rows` those
+        of many as one; `more` are other tables at the same instant. A service of the release before leaves all of this
+        out: then the lease is 0.
         """
         request = read_pb2.PlanScanRequest(
             table_id=table_id,
@@ -105,6 +107,7 @@ class ReadCalls(Caller):
             principal=self._principal if pin_id else None,
             with_tables=with_tables,
             with_rows=with_rows,
+            join_rows=join_rows,
             more=more,
         )
         return self._stream(self._reads.PlanScan, request)

@@ -101,6 +101,7 @@ class ReaderPins:
             pin_id=pin_id,
             with_tables=True,
             with_rows=True,
+            join_rows=predicate is None,
         )
         first = next(parts)
         if not first.lease_ms:

@@ -21,6 +21,7 @@ from metaservice.core.table.rows import ColumnType
 from metaservice.core.varint import varint
 from metaservice.rpc.convert import answers, wire
 from metaservice.rpc.convert.client_features import ANY, Reader
+from metaservice.rpc.convert.joined_rows import joined_entries
 from metaservice.rpc.convert.paging import Room
 from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import Increment
@@ -162,6 +163,7 @@ def scan_answers(
     without_stats: bool,
     explain: bool,
     with_rows: bool = False,
+    join_rows: bool = False,
     first: bytes = b"",
     each: bytes = b"",
 ) -> Iterator[bytes]:
@@ -176,7 +178,7 @@ def scan_answers(
         return _framed(entry, payload)
 
     if with_rows and reader.knows_inlined:
-        entries = found.answered(frame, without_stats)
+        entries = found.answered(frame, without_stats, joined_entries if join_rows else None)
     else:
         entries = map(frame, reader.shown(found.entries()))
     yield from entry_answers(found.version, entries, lambda: _told(found) if explain else b"", first=first, each=each)

@@ -105,6 +105,7 @@ def _answers(
             without_stats=request.without_stats,
             explain=request.explain,
             with_rows=request.with_rows,
+            join_rows=request.join_rows and not table.primary_key,
             first=first.SerializeToString(),
             each=each.SerializeToString(),
         )

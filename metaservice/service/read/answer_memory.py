@@ -7,7 +7,7 @@ It is made from the store alone, and can be dropped at any time.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from threading import Lock
 from typing import Final, NamedTuple
@@ -51,6 +51,7 @@ class AnswerMemory:
     def __init__(self, bytes_max: int = limits.PLAN_BYTES_REMEMBERED_MAX) -> None:
         self.bytes_max: Final = bytes_max
         self._answers: LRUCache[Asked, Answered] = LRUCache(bytes_max, getsizeof=_bytes)
+        self._joined: LRUCache[bytes, bytes] = LRUCache(bytes_max, getsizeof=len)  # by the piece
         self._lock = Lock()
 
     def recall(self, asked: Asked) -> Answered | None:
@@ -63,6 +64,25 @@ class AnswerMemory:
             before = self._answers.get(asked)
             if before is None or before.version < answered.version:
                 self._answers[asked] = answered
+
+    def joined(self, answered: Answered, join: Callable[[bytes], bytes | None]) -> list[bytes] | None:
+        """The pieces, each joined; None if one of them can't be. `join` is always the same.
+
+        All pieces but the last one stay as they are, so they are joined once.
+        """
+        found = []
+        for at, piece in enumerate(answered.pieces, 1):
+            with self._lock:
+                known = self._joined.get(piece)
+            if known is None:
+                known = join(piece)
+                if known is None:
+                    return None
+                if at < len(answered.pieces):
+                    with self._lock, suppress(ValueError):  # larger than all the room
+                        self._joined[piece] = known
+            found.append(known)
+        return found
 
 
 def _bytes(answered: Answered) -> int:

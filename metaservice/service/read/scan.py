@@ -109,10 +109,16 @@ class Scan:
                 if self._ruled_out(partition) is None:
                     yield from self._partition(partition)
 
-    def answered(self, shown: Callable[[StoredEntry], bytes], form: Hashable) -> Iterator[bytes]:
+    def answered(
+        self,
+        shown: Callable[[StoredEntry], bytes],
+        form: Hashable,
+        join: Callable[[bytes], bytes | None] | None = None,
+    ) -> Iterator[bytes]:
         """The entries as they are shown, one or several at once. The same form always shows the same.
 
-        Those of a whole table with inlined rows are remembered.
+        Those of a whole table with inlined rows are remembered. `join` makes fewer entries of several, as they are
+        shown; None: it can't, and then all are answered one by one.
         """
         if self._wanted.explain or not self._is_whole() or not self._has_inlined():
             yield from map(shown, self.entries())
@@ -124,19 +130,26 @@ class Scan:
             if known is not None:
                 self._answers.keep(asked, known)
         if known is not None and known.version == self.version:
-            yield from known.pieces
+            yield from self._pieces(known, join)
             return
         kept: list[bytes] = []
         size, last = 0, b""
-        for entry in self.entries():
-            found = shown(entry)
-            yield found
-            size += len(found)
-            if size <= self._answers.bytes_max:
-                kept.append(found)
-                last = self._key(entry)
-        if size <= self._answers.bytes_max:
-            self._answers.keep(asked, NOTHING.extended(self.version, last, kept))
+        entries = self.entries()
+        for entry in entries:
+            kept.append(shown(entry))
+            size += len(kept[-1])
+            last = self._key(entry)
+            if size > self._answers.bytes_max:
+                yield from kept
+                yield from map(shown, entries)
+                return
+        known = NOTHING.extended(self.version, last, kept)
+        self._answers.keep(asked, known)
+        yield from self._pieces(known, join)
+
+    def _pieces(self, known: Answered, join: Callable[[bytes], bytes | None] | None) -> Iterable[bytes]:
+        joined = None if join is None else self._answers.joined(known, join)
+        return known.pieces if joined is None else joined
 
     def _extended(self, known: Answered, shown: Callable[[StoredEntry], bytes]) -> Answered | None:
         """An older answer after the commits since; None unless all that they did was to add entries behind its last."""

@@ -495,6 +495,7 @@ class PlanScanRequest(_message.Message):
     WITH_TABLES_FIELD_NUMBER: _builtins.int
     WITH_ROWS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
+    JOIN_ROWS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     version: _builtins.int
@@ -514,6 +515,11 @@ class PlanScanRequest(_message.Message):
     """Answers the tables' metadata."""
     with_rows: _builtins.bool
     """Answers the rows of inlined files, as content of the files."""
+    join_rows: _builtins.bool
+    """With with_rows, and without a condition: answers inlined files joined, if the table has no primary key and no delete
+    sets. A joined file stands for several of one schema version. It has the path of one of them and the rows of all,
+    and says nothing of their row ids, partitions and statistics.
+    """
     @_builtins.property
     def predicate(self) -> _common_pb2.Predicate:
         """The condition, by the column names and types of this version; of the newest, for a client that doesn't say
@@ -547,10 +553,11 @@ class PlanScanRequest(_message.Message):
         with_tables: _builtins.bool = ...,
         with_rows: _builtins.bool = ...,
         more: _abc.Iterable[Global___TableScan] | None = ...,
+        join_rows: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "predicate", b"predicate", "principal", b"principal", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "explain", b"explain", "lease_ms", b"lease_ms", "more", b"more", "partitions", b"partitions", "pin_id", b"pin_id", "predicate", b"predicate", "principal", b"principal", "table_id", b"table_id", "version", b"version", "with_rows", b"with_rows", "with_tables", b"with_tables", "without_stats", b"without_stats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "explain", b"explain", "join_rows", b"join_rows", "lease_ms", b"lease_ms", "more", b"more", "partitions", b"partitions", "pin_id", b"pin_id", "predicate", b"predicate", "principal", b"principal", "table_id", b"table_id", "version", b"version", "with_rows", b"with_rows", "with_tables", b"with_tables", "without_stats", b"without_stats"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015

@@ -135,6 +135,22 @@ BUGS: Final = (
         own_tests=REMEMBERED,
     ),
     Bug(
+        "rows that come joined overlook what was deleted",
+        "metaservice/rpc/convert/joined_rows.py",
+        (('entry.HasField("delete_set") or ', ""),),
+        own_tests=("tests/arrow/test_joined_rows.py", "-k", "deleted"),
+    ),
+    Bug(
+        "rows that come joined are those of an older version",
+        SERVICE + "read/answer_memory.py",
+        (
+            ("self._joined.get(piece)", "self._joined.get(piece[:99])"),
+            ("self._joined[piece] = known", "self._joined[piece[:99]] = known"),
+            ("if at < len(answered.pieces):", "if at:"),
+        ),
+        own_tests=("tests/arrow/test_joined_rows.py", "-k", "as_they_go_on"),
+    ),
+    Bug(
         "a remembered plan has new entries behind all others, wherever they belong",
         SERVICE + "read/scan.py",
         (("order[0] <= known.last:", "not order[0]:"),),

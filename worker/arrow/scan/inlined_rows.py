@@ -7,12 +7,11 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from metaservice.shared.arrow_streams import join_streams
 from protos.laketx.v1 import common_pb2
 from worker.connection.table_view import TableView
 
 Content: TypeAlias = bytes  # of an inlined file: a stream of Arrow
-CONTINUES: Final = b"\xff\xff\xff\xff"  # before the size of each part of a stream
-END: Final = CONTINUES + bytes(4)
 OPTIONS: Final = pa.ipc.IpcWriteOptions()  # pyarrow looks for others in the environment each time if none are given
 
 
@@ -35,22 +34,9 @@ def rows_in(content: Content) -> pa.Table:
     return pa.ipc.open_stream(content).read_all().combine_chunks()
 
 
-def head_of(content: Content) -> bytes:
-    """Its schema, as bytes; all of a stream in Arrow's old format, which no other continues."""
-    return content[: 8 + int.from_bytes(content[4:8], "little")] if content.startswith(CONTINUES) else content
-
-
 def joined(contents: Sequence[Content]) -> Content:
-    """The rows of several inlined files of a schema version, as those of one.
-
-    A stream is its schema, batches, and an end. Where the schemas are the same bytes, as those of one kind of writer
-    are, only the batches are put together: reading the schemas is most of the time that small streams take.
-    """
-    head = head_of(contents[0])
-    begin, end = len(head), -len(END)
-    if head.startswith(CONTINUES) and {(one[:begin], one[end:]) for one in contents} == {(head, END)}:
-        return b"".join([head, *[one[begin:end] for one in contents], END])
-    return content_of(pa.concat_tables(map(rows_in, contents)))
+    """The rows of several inlined files of a schema version, as those of one."""
+    return join_streams(contents) or content_of(pa.concat_tables(map(rows_in, contents)))
 
 
 def content_of(rows: pa.Table) -> Content:

@@ -16,8 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from metaservice.shared.arrow_streams import head_of
 from protos.laketx.v1 import common_pb2
-from worker.arrow.scan.inlined_rows import Content, head_of, joined, rows_in
+from worker.arrow.scan.inlined_rows import Content, joined, rows_in
 from worker.arrow.scan.written_schemas import WrittenSchemas
 from worker.base.schema import OP, TOMBSTONE
 from worker.base.values import PartitionKey, partition_key

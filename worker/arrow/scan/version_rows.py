@@ -18,11 +18,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from metaservice.shared.arrow_streams import head_of
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import Predicate, columns_in, conjuncts, expression
 from worker.arrow.scan.deleted_row_ids import with_hidden_ids
 from worker.arrow.scan.file_rows import InputFile, RowGroups, input_file, read_tables
-from worker.arrow.scan.inlined_rows import head_of, joined
+from worker.arrow.scan.inlined_rows import joined
 from worker.arrow.scan.key_buckets import buckets_of
 from worker.arrow.scan.late_materialization import read_chosen
 from worker.arrow.scan.plans import PinnedPlan, entries_of

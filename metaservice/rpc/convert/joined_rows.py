@@ -1,0 +1,48 @@
+"""Inlined files joined: what a read of a whole table needs of many small commits, in few entries."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from metaservice.shared.arrow_streams import head_of, join_streams
+from protos.laketx.v1 import common_pb2, read_pb2
+
+
+def joined_entries(entries: bytes) -> bytes | None:
+    """Entries of a plan, as fields of its answer, with inlined files of a kind as one.
+
+    None if there is a delete set, or a file of a table with a primary key: then each file has to be known.
+    """
+    alike: dict[Hashable, list[common_pb2.LiveEntry]] = {}
+    for entry in read_pb2.PlanScanResponse.FromString(entries).entries:
+        file = entry.file
+        if entry.HasField("delete_set") or file.kind != common_pb2.FILE_KIND_UNSPECIFIED:
+            return None
+        kind = (file.schema_version, file.carries_row_ids, head_of(file.content)) if file.content else file.path
+        alike.setdefault(kind, []).append(entry)
+    found = read_pb2.PlanScanResponse()
+    for group in alike.values():
+        joined = _joined(group) if len(group) > 1 else None
+        found.entries.extend(group if joined is None else [joined])
+    return found.SerializeToString()
+
+
+def _joined(group: Sequence[common_pb2.LiveEntry]) -> common_pb2.LiveEntry | None:
+    content = join_streams([one.file.content for one in group])
+    if content is None:
+        return None
+    first = group[0].file
+    return common_pb2.LiveEntry(
+        data_version=max(one.data_version for one in group),
+        added_version=max(one.added_version for one in group),
+        file=common_pb2.DataFile(
+            path=first.path,
+            kind=first.kind,
+            schema_version=first.schema_version,
+            carries_row_ids=first.carries_row_ids,
+            inlined=True,
+            rows=sum(one.file.rows for one in group),
+            bytes=len(content),
+            content=content,
+        ),
+    )
