@@ -202,8 +202,8 @@ ALERT_RULES: tuple[Alert, ...] = (
         f"max ({metrics.LEADER_IS.name}) == 0",
         "30s",
         "critical",
-        "Processes stand by and none leads: nothing is committed, planned or read anew.",
-        "Look for lease_unreachable in the standbys' logs: mostly the bucket does not answer, or refuses the keys.",
+        "Standbys run and none leads: no commit, plan or new read is possible.",
+        "Look for lease_unreachable in the standbys' logs: usually the bucket does not answer, or refuses the keys.",
     ),
     Alert(
         "LakeTXLeaseNotRenewed",
@@ -211,15 +211,15 @@ ALERT_RULES: tuple[Alert, ...] = (
         "0m",
         "critical",
         "The leader can't renew its lease: after 4 seconds it refuses calls, after 10 it ends.",
-        "Check the bucket and the way to it; the event lease_unreachable has the error.",
+        "Check the bucket and the network to it; the event lease_unreachable has the error.",
     ),
     Alert(
         "LakeTXNoStandby",
         f"{metrics.STANDBYS_ALIVE.name} == 0",
         "5m",
         "warning",
-        "No process stands by: when the leader ends, nobody goes on until one is started.",
-        "Start the missing process; laketx status shows which ones are gone.",
+        "There is no standby: if the leader ends, no process takes over until one is started.",
+        "Start the missing process; laketx status shows which processes are gone.",
     ),
     Alert(
         "LakeTXTakeOversOften",
@@ -227,7 +227,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         "0m",
         "warning",
         "The lease was taken more than three times within an hour.",
-        "The logs say why each leader ended: lease_lost, fenced, stopped, or a crash.",
+        "Find in the logs why each leader ended: lease_lost, fenced, stopped, or a crash.",
     ),
     Alert(
         "LakeTXBucketFails",
@@ -250,7 +250,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         f"{metrics.READ_ONLY.name} == 1",
         "1m",
         "critical",
-        "The disk is nearly full: new work is refused with DISK_FULL, reads go on.",
+        "The disk is nearly full: new work is refused with DISK_FULL, reads continue.",
         "Make room; no restart is needed.",
     ),
     Alert(
@@ -259,7 +259,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         "30m",
         "warning",
         "At this pace the store's disk is full within a day.",
-        "Make room, or check what keeps old versions: laketx pins list.",
+        "Make room, or find the readers that keep old versions: laketx pins list.",
     ),
     Alert(
         "LakeTXRestartsOften",
@@ -323,7 +323,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         f"and {metrics.BACKUP_EVERY_SECONDS.name} > 0",
         "5m",
         "critical",
-        "The newest backup is older than two intervals: what was committed since is only in the store.",
+        "The newest backup is older than two intervals: later commits are only in the store.",
         "laketx status shows the error; laketx backup make tries it now.",
     ),
     Alert(
@@ -331,8 +331,8 @@ ALERT_RULES: tuple[Alert, ...] = (
         f"{metrics.BACKUP_DAMAGED.name} == 1",
         "0m",
         "critical",
-        "The backup that was verified last can't be restored.",
-        "laketx status says what is wrong; the next backup uploads everything again.",
+        "The most recent verification found a backup that can't be restored.",
+        "laketx status shows the damage; the next backup uploads everything again.",
     ),
     Alert(
         "LakeTXBackupUnverified",
@@ -341,7 +341,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         "5m",
         "warning",
         "No backup has been verified for two intervals.",
-        "The event backup_verify_failed has the error; laketx backup verify tries it anywhere.",
+        "The event backup_verify_failed has the error; laketx backup verify can run on any machine.",
     ),
     Alert(
         "LakeTXPurgeHeld",
@@ -364,7 +364,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         f"{metrics.AHEAD_SECONDS.name} > 60",
         "5m",
         "warning",
-        "Commit times are ahead of the wall clock: it ran ahead, and they never go back.",
+        "Commit times are ahead of the wall clock: the clock ran ahead, and commit times never go back.",
         "Check the machine's clock.",
     ),
     Alert(
@@ -373,7 +373,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         "10m",
         "critical",
         "The service's certificate expires within three days, or has expired; then clients refuse the service.",
-        "Renew the certificate and its key; the service takes changed files by itself.",
+        "Renew the certificate and its key; the service loads changed files without a restart.",
     ),
 )
 
