@@ -64,6 +64,14 @@ def test_writes_of_both_cross(lake: Lake, spark: SparkSession, new_name: Names, 
         check(table, list(held.values()))
 
 
+def test_both_write_a_key_into_one_bucket(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    """Of three, since of two a negative hash falls into that of its absolute value."""
+    table = lake.create_table(new_name(), "id bigint, v int", primary_key=["id"], buckets=3)
+    table.insert(spark.range(20).selectExpr("id", "0 as v"))
+    table.upsert([{"id": number, "v": 1} for number in range(20)])
+    assert table.to_arrow().sort_by("id").to_pylist() == [{"id": number, "v": 1} for number in range(20)]
+
+
 def check(table: Table, rows: list[dict[str, Any]]) -> None:
     wanted = Counter(map(text_of, rows))
     assert Counter(map(text_of, table.to_arrow().to_pylist())) == wanted
