@@ -23,7 +23,9 @@ FILE_JOBS: Final = "worker.services.commands"
 ROWS: Final = "laketx.commands.head"
 PARQUET: Final = "parquet"
 PURGE: Final = group("purge", "Delete files that nothing needs any more.")
-WAREHOUSE: Final = group("warehouse", "Show or set whose a warehouse is: what deletes files checks its mark first.")
+WAREHOUSE: Final = group(
+    "warehouse", "Show or set the mark of the service that owns a warehouse; commands that delete files check it."
+)
 
 
 columns_option = click.option("--columns", metavar="NAMES", help="Columns, separated by commas; default: all.")
@@ -41,8 +43,8 @@ def run_purge(session: Session, **options: object) -> object:
 
     laketx purge run --dry-run
     laketx --server meta:7070 purge run shop.orders --warehouse s3://bucket/lake --yes
-    The service says what is dead, by the metadata (docs/retention.md). A run that was cut off goes on with the next
-    one. It ends with 1 if a file could not be deleted, or if the warehouse bears no mark of the service
+    The service decides by the metadata which files are no longer needed (docs/retention.md). The next run continues an
+    interrupted run. It ends with 1 if a file could not be deleted, or if the warehouse has no mark of the service
     (`laketx warehouse show`).
     """
     return later(FILE_JOBS, "run_purge", extra="arrow")(session, **options)
@@ -51,10 +53,10 @@ def run_purge(session: Session, **options: object) -> object:
 @command("show", WAREHOUSE)
 @warehouse_option
 def run_show_mark(session: Session, **options: object) -> object:
-    """Show the warehouse's mark beside what the service says.
+    """Compare the warehouse's mark with the service's.
 
     laketx warehouse show --warehouse s3://bucket/lake
-    It ends with 1 if they differ: nothing may be purged then.
+    It ends with 1 if they differ; then nothing may be purged.
     """
     return later(FILE_JOBS, "run_show_mark", extra="arrow")(session, **options)
 
@@ -66,9 +68,9 @@ def run_adopt(session: Session, **options: object) -> object:
     """Put the service's mark into a warehouse.
 
     laketx --server meta:7070 warehouse adopt --warehouse s3://bucket/lake
-    Writers put it there by themselves. This is for what they can't know: data of an earlier release with files missing,
-    a warehouse that moved without its mark, a service that was restored from a backup. Adopt a warehouse only when no
-    other service, and no other history of this one, uses its files.
+    Writers do this automatically. The command is for cases that they can't recognise: data of an earlier release with
+    files missing, a warehouse that moved without its mark, a service that was restored from a backup. Adopt a warehouse
+    only when no other service, and no other history of this one, uses its files.
     """
     return later(FILE_JOBS, "run_adopt", extra="arrow")(session, **options)
 
@@ -86,8 +88,8 @@ def run_head(session: Session, **options: object) -> object:
     laketx --folder lake head shop.orders
     laketx head shop.orders --columns id,amount --where "day = '2026-11-01' AND amount > 15" -n 50 --version 41
     laketx --server meta:7070 head shop.orders --warehouse s3://bucket/lake -o json
-    It needs no Spark. Which rows come is open. Conditions are those of `laketx files`. With `-o json` it prints one
-    document a line; docs/arrow.md says how values look.
+    It needs no Spark. It is unspecified which rows are shown. Conditions are those of `laketx files`. With `-o json` it
+    prints one document a line; docs/arrow.md explains how values are written.
     """
     return later(ROWS, "run_head", extra="arrow")(session, **options)
 
@@ -98,12 +100,12 @@ def run_head(session: Session, **options: object) -> object:
 @version_options
 @warehouse_option
 def run_count(session: Session, **options: object) -> object:
-    """Count the rows of a table, without the hidden ones.
+    """Count the rows of a table, without hidden rows.
 
     laketx --folder lake count shop.orders
     laketx count shop.orders --where "amount > 15" --ago 1
-    It needs no Spark. It opens files only where a condition, a delete or a newer row of the same key may leave out some
-    of their rows.
+    It needs no Spark. It opens a file only if a condition, a delete or a newer row of the same key may leave out some
+    of its rows.
     """
     return later(ROWS, "run_count", extra="arrow")(session, **options)
 
@@ -129,7 +131,7 @@ def run_export(session: Session, **options: object) -> object:
     laketx export shop.orders --to orders.parquet --where "day >= '2026-11-01'" --version 41 --overwrite
     laketx export shop.orders --to - --format json | gzip > orders.json.gz
     It needs no Spark, and never has all rows in memory. The file gets its name when it is complete: an export that
-    fails leaves none. CSV takes no arrays, maps and structs; docs/arrow.md says how values look.
+    fails leaves no file. CSV can't contain arrays, maps and structs; docs/arrow.md explains how values are written.
     """
     return later("laketx.commands.export", "run_export", extra="arrow")(session, **options)
 
@@ -160,28 +162,29 @@ def run_export(session: Session, **options: object) -> object:
 @dry_run_option
 @warehouse_option
 def run_load(session: Session, **options: object) -> object:
-    """Put the rows of files into a table: CSV with a line of names, lines of JSON, Parquet or Arrow.
+    """Load the rows of files into a table: CSV with a header line, lines of JSON, Parquet or Arrow.
 
     laketx --folder lake load shop.orders orders.csv more.csv
     laketx load shop.orders - --format json --app-id nightly --app-version 20261101 < orders.json
     laketx load shop.orders day.parquet --overwrite --partition day=2026-11-01 --dry-run
-    It needs no Spark. An append table gets the rows, a primary-key table upserts them. All files are one commit: what
-    doesn't fit is refused with its line and column, and nothing is written. Cells are typed by the table's columns;
-    docs/arrow.md says how values look. Appended rows are read part by part; upserts are held in memory.
+    It needs no Spark. An append table gets the rows, a primary-key table upserts them. All files are one commit: a
+    value that doesn't fit is refused with its line and column, and nothing is written. Cells are typed by the table's
+    columns; docs/arrow.md explains how values are written. Appended rows are read part by part; upserts are held in
+    memory.
     """
     return later("laketx.commands.load", "run_load", extra="arrow")(session, **options)
 
 
 @command("spark-jar")
-@click.option("--name", metavar="NAME", default="lake", help="What SQL calls the lake (default lake).")
+@click.option("--name", metavar="NAME", default="lake", help="Name of the lake in SQL (default lake).")
 @warehouse_option
 def run_spark_jar(session: Session, **options: object) -> object:
     """Show the jar of the Spark catalog and the settings that a session needs.
 
     laketx --folder lake spark-jar
     laketx --server meta:7070 spark-jar --warehouse s3a://bucket/lake
-    It prints one setting a line, as spark-defaults.conf takes them. A session must start with the jar: ADD JAR is too
-    late. See docs/spark-sql.md.
+    It prints one setting a line, in the format of spark-defaults.conf. A session must start with the jar: ADD JAR is
+    too late. See docs/spark-sql.md.
     """
     return later("laketx.commands.spark_settings", "run_spark_jar", extra="spark")(session, **options)
 
@@ -195,16 +198,16 @@ def run_spark_jar(session: Session, **options: object) -> object:
 @click.option("--csv", is_flag=True, help="Print rows as CSV, with a line of names.")
 @click.option("--keep-going", is_flag=True, help="Continue after a statement that fails.")
 def run_sql(session: Session, **options: object) -> object:
-    """Run Spark SQL on the tables: a prompt, or the statements of --execute, of --file or of a pipe.
+    """Run Spark SQL on the tables: at a prompt, or from --execute, --file or a pipe.
 
     laketx --folder lake sql
     laketx --folder lake sql -e "SELECT count(*) FROM shop.orders" -o json
     laketx --server meta:7070 sql --warehouse s3a://bucket/lake -f nightly.sql --keep-going
     laketx sql --remote sc://spark:15002
-    It starts a Spark session of its own, or uses the Spark Connect server of --remote, which must run with the jar
-    (`laketx spark-jar`). A server that has a catalog `lake` already knows where the tables are. They are in the
-    catalog `lake`, which is the current one. Rows go to stdout, times and errors to stderr. The prompt completes names
-    with Tab and keeps a history.
+    It starts a Spark session, or uses the Spark Connect server of --remote, which must run with the jar
+    (`laketx spark-jar`). The tables are in the catalog `lake`, which is the current catalog; if a server already has
+    that catalog, its tables are used. Rows go to stdout, times and errors to stderr. The prompt completes names with
+    Tab and keeps a history.
     """
     return later("laketx.commands.sql", "run_sql", extra="spark")(session, **options)
 
@@ -220,7 +223,7 @@ class Imports(Group):
         return super().resolve_command(ctx, args)
 
 
-IMPORT: Final = group("import", "Take in files and tables where they lie: nothing is copied.", Imports)
+IMPORT: Final = group("import", "Import files and tables in place: nothing is copied.", Imports)
 
 
 @command(PARQUET, IMPORT)
@@ -240,7 +243,9 @@ def run_import(session: Session, **options: object) -> object:
     return later("laketx.commands.import_parquet", "run_import", extra="spark")(session, **options)
 
 
-as_option = click.option("--as", "name", type=TABLE, help="Name of the table here; default: the one that it has there.")
+as_option = click.option(
+    "--as", "name", type=TABLE, help="Name of the table in LakeTX; default: its name at the source."
+)
 
 
 @command("iceberg", IMPORT)
@@ -250,7 +255,7 @@ as_option = click.option("--as", "name", type=TABLE, help="Name of the table her
     type=FILE,
     help="URI of the catalog: http(s)://… (REST), sqlite:///…; or a table's metadata file or folder.",
 )
-@click.argument("table", type=TABLE, help="Name of the table in the catalog; of a metadata file, the name here.")
+@click.argument("table", type=TABLE, help="Name of the table in the catalog; for a metadata file, its name in LakeTX.")
 @as_option
 @click.option(
     "--option", "catalog_options", multiple=True, type=PAIR, help="A setting of pyiceberg, such as warehouse=main."
@@ -259,13 +264,13 @@ as_option = click.option("--as", "name", type=TABLE, help="Name of the table her
 @message_option
 @dry_run_option
 def run_import_iceberg(session: Session, **options: object) -> object:
-    """Take in a table of Apache Iceberg as it is now; run again, it takes in what came since.
+    """Import the current version of an Apache Iceberg table; a repeated run imports later changes.
 
     laketx --folder lake import iceberg http://catalog:8181 shop.orders
     laketx --folder lake import iceberg sqlite:////catalogs/main.db shop.orders --as old.orders --dry-run
     laketx --folder lake import iceberg /tables/orders/metadata/v7.metadata.json shop.orders
-    Columns, partitions, properties, statistics and deleted rows come along; the files stay where they are. Secrets are
-    set as pyiceberg has them, for a catalog named laketx: PYICEBERG_CATALOG__LAKETX__TOKEN. docs/import.md says what is
+    Columns, partitions, properties, statistics and deleted rows are imported; the files stay where they are. Set
+    secrets as for pyiceberg, for a catalog named laketx: PYICEBERG_CATALOG__LAKETX__TOKEN. docs/import.md lists what is
     refused.
     """
     return later("worker.imports.command", "run_iceberg", extra="imports")(session, **options)
@@ -278,12 +283,12 @@ def run_import_iceberg(session: Session, **options: object) -> object:
 @message_option
 @dry_run_option
 def run_import_delta(session: Session, **options: object) -> object:
-    """Take in a table of Delta Lake as it is now; run again, it takes in what came since.
+    """Import the current version of a Delta Lake table; a repeated run imports later changes.
 
     laketx --folder lake import delta /tables/orders --as shop.orders
     laketx --server meta:7070 import delta s3://bucket/orders --warehouse s3://bucket/lake --dry-run
-    Columns, partitions, properties, statistics and deleted rows come along; the files stay where they are. Without --as
-    the table has the name of its folder. docs/import.md says what is refused.
+    Columns, partitions, properties, statistics and deleted rows are imported; the files stay where they are. Without
+    --as the table has the name of its folder. docs/import.md lists what is refused.
     """
     return later("worker.imports.command", "run_delta", extra="arrow")(session, **options)
 
@@ -291,9 +296,7 @@ def run_import_delta(session: Session, **options: object) -> object:
 @command("fsck")
 @table_argument
 @warehouse_option
-@click.option(
-    "--all", "every", is_flag=True, help="Check every version that is kept, not only the newest and the tagged."
-)
+@click.option("--all", "every", is_flag=True, help="Check every kept version, not only the newest and tagged versions.")
 @click.option("--no-footers", is_flag=True, help="Don't open the files: compare presence and size only.")
 @click.option("--quarantine", is_flag=True, help="Move strays below _quarantine in the table's folder.")
 def run_fsck(session: Session, **options: object) -> object:

@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
     found.add_argument("--folder", metavar="PATH", help="An embedded folder instead of a server (LAKETX_FOLDER).")
     found.add_argument(
-        "--warehouse", metavar="PATH", help="Folder or URI below which the data files lie (default: --folder)."
+        "--warehouse", metavar="PATH", help="Folder or URI that contains the data files (default: --folder)."
     )
     found.add_argument(
         "--tasks",
@@ -82,8 +82,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--spark",
         action="store_true",
-        help="Run on the executors of a Spark session, as spark-defaults.conf has it; needs laketx[spark] and Java. "
-        "Without it, in processes of this machine.",
+        help="Run on the executors of a Spark session, configured by spark-defaults.conf; needs laketx[spark] and "
+        "Java. Without it, in processes of this machine.",
     )
     found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
     return found

@@ -76,7 +76,7 @@ def row(one: access_pb2.Grant) -> Row:
 def grant(session: Session, role: str, who: str, **where: Unpack[Where]) -> None:
     """Grant a role on a table, a namespace, or the whole service.
 
-    A role includes the smaller ones, and holds for everything below. It replaces the role that they had there.
+    A role includes all smaller roles, and applies to everything below. It replaces the previous role there.
 
     laketx grant writer alice --table shop.orders
 
@@ -91,9 +91,9 @@ def grant(session: Session, role: str, who: str, **where: Unpack[Where]) -> None
 @who_argument
 @place_options
 def revoke(session: Session, who: str, **where: Unpack[Where]) -> None:
-    """Take back the role of somebody on a table, a namespace, or the service.
+    """Revoke a role on a table, a namespace, or the service.
 
-    Roles that they have above or by a group stay: `laketx can` says which.
+    Roles on a larger scope or by a group stay: `laketx can` shows them.
 
     laketx revoke alice --table shop.orders
     """
@@ -105,7 +105,7 @@ def revoke(session: Session, who: str, **where: Unpack[Where]) -> None:
 
 
 @command("grants")
-@click.option("--who", help="Only those of a user, or of group:NAME.")
+@click.option("--who", help="Only grants of a user, or of group:NAME.")
 @place_options
 def grants(session: Session, who: str | None, **where: Unpack[Where]) -> None:
     """List the grants: all, or those on a table or a namespace.
@@ -118,7 +118,7 @@ def grants(session: Session, who: str | None, **where: Unpack[Where]) -> None:
 
 @command("whoami")
 def whoami(session: Session) -> None:
-    """Show who the service takes you for, and how it knows.
+    """Show your identity as the service sees it, and how it was proved.
 
     laketx whoami
     """
@@ -142,10 +142,10 @@ def whoami(session: Session) -> None:
 
 @command("can")
 @role_argument
-@click.option("--who", help="Somebody else: a user, or group:NAME.")
+@click.option("--who", help="Another user, or group:NAME.")
 @place_options
 def can(session: Session, role: str, who: str | None, **where: Unpack[Where]) -> None:
-    """Say whether you, or somebody else, have a role there, and by which grant. Exit 1: no.
+    """Show whether you, or another user, have a role, and by which grant; ends with 1 if not.
 
     laketx can writer --table shop.orders --who alice
     """

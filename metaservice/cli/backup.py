@@ -39,14 +39,14 @@ GROUP = group("backup", "Make, list, verify and delete backups of the store.", M
     default="",
     help="Repository, s3://bucket/path or file:///folder; or a new folder below --backup-root; default: --backup-to.",
 )
-@click.option("--full", is_flag=True, help="Upload also what the repository has already.")
+@click.option("--full", is_flag=True, help="Upload all files, also those that the repository already has.")
 @click.option("--dry-run", is_flag=True, help="Only check the place and the free space.")
 def run_make(session: Session, place: str, full: bool, dry_run: bool) -> None:
-    """Copy the store while commits go on, to a repository of backups or to a folder on the server.
+    """Copy the store while commits continue, to a repository of backups or to a folder on the server.
 
     laketx backup s3://bucket/backups
     laketx backup 2026-11-21
-    The word `make` can be left out before a place. A repository gets what it does not have yet.
+    The word `make` can be left out before a place. Only files that the repository lacks are uploaded.
     """
     with _progress(session, silent=dry_run):
         made = session.client.backup(place, validate_only=dry_run, full=full)
@@ -120,9 +120,9 @@ def run_verify(session: Session, repository: str, backup: str | None, scratch: s
 @command("prune", GROUP)
 @repository_argument
 @click.option("--keep", required=True, type=whole(1, 1_000_000), help="Number of newest backups to keep.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 def run_prune(session: Session, repository: str, keep: int, dry_run: bool) -> None:
-    """Delete all but the newest backups, and the files that none of those names; needs no running service.
+    """Delete all but the newest backups, and the files that no remaining backup uses; needs no running service.
 
     laketx backup prune s3://bucket/backups --keep 30
     Files that a backup left behind when it was cut off are deleted too.
@@ -133,9 +133,9 @@ def run_prune(session: Session, repository: str, keep: int, dry_run: bool) -> No
 @command("delete", GROUP)
 @repository_argument
 @click.argument("backup", metavar="ID", help="Id of the backup, as `laketx backup list` shows it.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 def run_delete(session: Session, repository: str, backup: str, dry_run: bool) -> None:
-    """Delete one backup, and the files that no other one names; needs no running service.
+    """Delete one backup, and the files that no other backup uses; needs no running service.
 
     laketx backup delete s3://bucket/backups 01a20627-651c-7231-9a3c-e4eb132cf76f
     """

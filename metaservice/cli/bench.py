@@ -22,7 +22,7 @@ from metaservice.cli.values import word
 from metaservice.client import ConflictError, LakeTXError, MetaClient, MetaServiceError, uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
-DETAILS: Final = """The load makes a table of its own and drops it at the end. No data file is written.
+DETAILS: Final = """The load makes a separate table and drops it at the end. No data file is written.
 The writers share one connection, as threads of a job do."""
 PARTITIONS_PER_WRITER: Final = 4
 STRIPES_PER_DOUBLING: Final = 2
@@ -146,7 +146,7 @@ GROUP = group("bench", f"Put a load on the service and measure it.\n\n{DETAILS}"
 @command(
     "appends",
     GROUP,
-    text=about("appends", "Every writer appends to partitions in turn: nobody loses."),
+    text=about("appends", "Every writer appends to partitions in turn: no commit loses a race."),
 )
 @load_options
 @click.option("--batch", type=whole(1, 1_000), default=1, help="Appends in one call (default 1).")

@@ -41,8 +41,8 @@ def run(session: Session, table: str, from_version: int, to_version: int | None,
 
     laketx changes shop.orders --from 41
     laketx changes shop.orders --from 41 --to 50 --mode difference -o json
-    Compactions and ALTERs don't appear in the log; in a difference a compaction shows as other files. With `-o json`
-    it prints one document a line, each with the commit that its entries belong to.
+    Compactions and ALTERs don't appear in the log; in a difference, a compaction appears as changed files. With `-o
+    json` it prints one document a line, each with the commit that its entries belong to.
     """
     found = find_table(session.client, table)
     if to_version is not None:

@@ -25,7 +25,7 @@ def run(session: Session, table: str | None, data: str | None) -> Exit:
     laketx check
     laketx check --data data
     With --data it ends with 1 if it finds something, with 74 if the folder can't be used. Each finding is a word and
-    facts (docs/operations.md). With `-o json` it prints one document a line while the check goes on.
+    facts (docs/operations.md). With `-o json` it prints one document a line while the check runs.
     """
     if data is not None:
         if table is not None:

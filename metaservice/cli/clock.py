@@ -12,13 +12,13 @@ GROUP = group("clock", "Confirm the wall clock of the service's machine after it
 @command("confirm", GROUP)
 @asks
 def run_confirm(session: Session, yes: bool, dry_run: bool) -> None:
-    """Confirm that the clock is right: what was kept since it jumped may be removed again.
+    """Confirm that the clock is right, so that retention, which stopped at the jump, resumes.
 
     laketx clock confirm
-    Check the clock of the machine first (`date -u`): if it runs ahead, the service retires what is still wanted.
-    `laketx status` says by how much it jumped, since the last run or in this one. A service that was off for more than
-    a day while its machine was booted says so too. If nobody confirms the clock, the service believes it once it has
-    run for a day.
+    Check the clock of the machine first (`date -u`): if it runs ahead, the service retires versions that are still
+    needed. `laketx status` shows the size of the jump, since the last run or in this one. A service that was off for
+    more than a day, and whose machine was booted in that time, reports a jump too. If nobody confirms the clock, the
+    service trusts it after running for a day.
     """
     held = session.client.confirm_clock(validate_only=True)
     answer = {"reason": held.reason, "off_ms": held.off_ms, "confirmed": False}

@@ -53,7 +53,7 @@ PLANS = (
 )
 
 
-GROUP = group("compaction", "Plan compactions and clustering, see what runs, start and stop it.")
+GROUP = group("compaction", "Plan compactions and clustering; list, start and cancel tasks.")
 WORK = OneOf(list(OPERATIONS))
 partition_option = click.option(
     "--partition",
@@ -70,7 +70,7 @@ partition_option = click.option(
     "--what",
     type=WORK,
     metavar="WORK",
-    help="What minor, major or cluster would do now, whatever the thresholds say.",
+    help="Show what minor, major or cluster would do now, regardless of the thresholds.",
 )
 @partition_option
 @click.option("--dry-run", is_flag=True, help="Has no effect: a plan never changes anything.")
@@ -189,12 +189,12 @@ def where_of(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> str:
 @table_argument
 @click.argument("what", type=WORK, metavar="WORK", help="minor, major or cluster.")
 @partition_option
-@click.option("--priority", type=int, metavar="N", help="Higher ones go first (default 100).")
+@click.option("--priority", type=int, metavar="N", help="Higher priorities run first (default 100).")
 @click.option("--wait", is_flag=True, help="Wait until the tasks have ended; needs a worker.")
 def run_run(
     session: Session, table: str, what: str, partitions: tuple[str, ...], priority: int | None, wait: bool
 ) -> Exit:
-    """Queue work now, whatever the thresholds say; a worker does it.
+    """Queue work now, regardless of the thresholds; a worker runs it.
 
     laketx compaction run shop.orders --partition day=2026-11-01 major --wait
     """
@@ -268,7 +268,7 @@ def warn_without_workers(session: Session, task: maintenance_pb2.MaintenanceTask
 
 @command("cancel", GROUP)
 @click.argument("task_id", metavar="TASK", type=TASK, help="Id of the task.")
-@click.option("--reason", default="cancelled by an operator", help="Shown to anyone who asks how it ended.")
+@click.option("--reason", default="cancelled by an operator", help="Shown with the outcome.")
 @asks
 def run_cancel(session: Session, task_id: str, reason: str, yes: bool, dry_run: bool) -> None:
     """Cancel a task that waits or runs.

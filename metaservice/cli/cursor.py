@@ -24,7 +24,7 @@ COLUMNS = (
 )
 
 
-GROUP = group("cursor", "List, make, move and drop cursors: the places of readers that follow a table.")
+GROUP = group("cursor", "List, make, move and drop cursors: the positions of readers that follow a table.")
 cursor_argument = click.argument("name", metavar="CURSOR", type=CURSOR, help="Name of the cursor.")
 
 

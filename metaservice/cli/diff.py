@@ -23,7 +23,7 @@ def run(session: Session, table: str, from_version: int, to_version: int | None)
     """Compare what is live at two versions of a table.
 
     laketx diff shop.orders --from 41 --to 50
-    `+` is live only at --to, `-` only at --from; what came and went between them is in neither.
+    `+` is live only at --to, `-` only at --from; entries that were added and removed in between are not shown.
     """
     client = session.client
     found = find_table(client, table)

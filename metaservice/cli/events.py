@@ -35,14 +35,20 @@ GROUP = group("events", "Send commits and conflicts to other systems.")
     metavar="NAMES",
     help="Only these tables: names, ids or patterns such as 'shop.*', separated by commas (default all).",
 )
-@click.option("--name", default="events", metavar="NAME", help="Name of the cursors that remember the place.")
-@click.option("--state", type=FILE, default="laketx-events.json", help="File that remembers which conflicts were told.")
-@click.option("--from-start", is_flag=True, help="Begin with what the service still keeps; default: with what comes.")
+@click.option("--name", default="events", metavar="NAME", help="Name of the cursors that store the position.")
+@click.option("--state", type=FILE, default="laketx-events.json", help="File that stores which conflicts were sent.")
+@click.option(
+    "--from-start", is_flag=True, help="Begin with the oldest events that the service keeps; default: with new events."
+)
 @click.option("--secret-file", type=FILE, default="", help="File with the secret that signs the requests.")
-@click.option("--ca", "ca_file", type=FILE, default="", help="Certificates that the receiver's is checked with.")
-@click.option("--batch", type=whole(1, 1_000), default=1, help="Events in one request; 1 sends each by itself.")
-@click.option("--poll", "poll_s", type=seconds(0.05, 3_600), default=1.0, help="Interval of looking for commits.")
-@click.option("--receiver-timeout", "timeout_s", type=seconds(1, 600), default=30.0, help="How long to wait for it.")
+@click.option("--ca", "ca_file", type=FILE, default="", help="Certificates that verify the receiver's.")
+@click.option("--batch", type=whole(1, 1_000), default=1, help="Events in one request; 1 sends each separately.")
+@click.option(
+    "--poll", "poll_s", type=seconds(0.05, 3_600), default=1.0, help="Seconds between two checks for commits."
+)
+@click.option(
+    "--receiver-timeout", "timeout_s", type=seconds(1, 600), default=30.0, help="How long to wait for the receiver."
+)
 @click.option(
     "--dead-letters", type=FILE, default="laketx-events-dead.jsonl", help="File for events that the receiver refuses."
 )
@@ -51,9 +57,9 @@ GROUP = group("events", "Send commits and conflicts to other systems.")
     "keep_s",
     type=seconds(60, KEEP_S_MAX),
     default=float(KEEP_S),
-    help="How long the service keeps what was not sent yet while this command does not run (default a week).",
+    help="How long the service keeps unsent commits while this command does not run (default a week).",
 )
-@click.option("--no-conflicts", is_flag=True, help="Send commits alone.")
+@click.option("--no-conflicts", is_flag=True, help="Send only commits.")
 @click.option("--insecure", is_flag=True, help="Allow http to another machine.")
 @click.option("--once", is_flag=True, help="End when everything up to now was sent.")
 def run_serve(
@@ -77,8 +83,8 @@ def run_serve(
     """Send commits and conflicts to a webhook as CloudEvents, each at least once.
 
     laketx events serve --to https://hooks.example.com/laketx --secret-file secret --tables 'shop.*'
-    Commits of a table come in order. A repeated event has the same source and id. The place is a cursor of each table,
-    which keeps what was not sent yet: run one such command for each receiver, each with a `--name` and a `--state`.
+    Commits of a table come in order. A repeated event has the same source and id. A cursor of each table stores the
+    position and keeps unsent commits: run one such command for each receiver, each with a `--name` and a `--state`.
     """
     secret = read_secret(secret_file) if secret_file else b""
     target = Target(url, secret, ca_file, batch, timeout_s, dead_letters, insecure)

@@ -42,7 +42,7 @@ IN_QUOTES = ("string", "date", "timestamp", "timestamp_ntz")
     metavar="COLUMN=VALUE",
     help="Only this partition; give it once for each column. NULL is a value; a timestamp needs its zone.",
 )
-@click.option("--explain", is_flag=True, help="Also say how many files were left out, and by what.")
+@click.option("--explain", is_flag=True, help="Also show how many files were left out, and why.")
 @click.option("--limit", type=whole(0, 1 << 40), help="Show at most this many; default: all.")
 def run(
     session: Session,
@@ -57,8 +57,8 @@ def run(
 
     laketx files shop.orders --version 41
     laketx files shop.orders --where "day >= '2026-11-01' AND (shop IN (3, 4) OR note LIKE 'late%')" --explain
-    Conditions: = <> < <= > >=, IN, BETWEEN, LIKE 'x%', STARTS WITH 'x', IS NULL, AND, OR, NOT and brackets; text, dates
-    and times stand in 'quotes', a timestamp with its zone: '2026-11-01 10:00Z'. A scan still applies the condition to
+    Conditions: = <> < <= > >=, IN, BETWEEN, LIKE 'x%', STARTS WITH 'x', IS NULL, AND, OR, NOT and brackets; write text,
+    dates and times in 'quotes', a timestamp with its zone: '2026-11-01 10:00Z'. A scan still applies the condition to
     the rows.
 
     With `-o json` it prints one document a line. `added` is the version that made the file live.

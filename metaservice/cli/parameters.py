@@ -40,7 +40,7 @@ property_option = click.option(
     "--property", "properties", multiple=True, type=PAIR, help="A property, such as user.owner=ana; may be repeated."
 )
 warehouse_option = click.option(
-    "--warehouse", type=FILE, help="Folder or URI below which the data files lie (LAKETX_WAREHOUSE; default: --folder)."
+    "--warehouse", type=FILE, help="Folder or URI that contains the data files (LAKETX_WAREHOUSE; default: --folder)."
 )
 
 

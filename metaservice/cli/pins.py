@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 
-GROUP = group("pins", "Look at what keeps old versions readable, make pins and end them.")
+GROUP = group("pins", "List pins, tags and cursors, which keep old versions readable; make and end pins.")
 pin_argument = click.argument("pin_id", metavar="PIN", type=PIN, help="Id of the pin.")
 lease_option = click.option(
     "--lease", type=seconds(1, 86_400), help="Length of the lease; the service may grant less (default: its own lease)."

@@ -16,7 +16,7 @@ TABLES = (Column("table"), Column("id", rank=1))
 PATHS = (Column("path"),)
 
 
-GROUP = group("purge", "Look at what may be deleted from storage; release a purge that waits.")
+GROUP = group("purge", "List and delete files that are no longer needed; release a held purge.")
 
 
 @command("list", GROUP)
@@ -47,7 +47,7 @@ def run_release(session: Session, yes: bool, dry_run: bool) -> None:
     """Resume the purge, which is held after the store was restored.
 
     laketx purge release
-    Release it only when nobody uses the history before the restore: its files lie in the same folders.
+    Release it only when nobody uses the history before the restore: its files are in the same folders.
     """
     reason = session.client.release_purge(validate_only=True)
     waits = f"it waits: {reason}" if reason else "it does not wait"

@@ -34,8 +34,8 @@ def run(
     laketx restore s3://bucket/backups --data restored
     laketx restore s3://bucket/backups --at 2026-11-21T12:00 --data restored
     laketx restore --backup data-backups/2026-11-21 --data restored
-    Then `laketx serve --data restored`. --at takes the first backup that began at that time or later, and gives each
-    table the content of then by a RESTORE; without such a backup it takes the newest. It ends with 1 if it refuses,
+    Then `laketx serve --data restored`. --at uses the first backup that began at that time or later, and gives each
+    table its content of that time by a RESTORE; without such a backup it uses the newest. It ends with 1 if it refuses,
     with 74 if a store or the storage can't be used.
     """
     if repository is None and (backup is None or at is not None):

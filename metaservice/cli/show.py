@@ -24,8 +24,8 @@ def run(session: Session, table: str, no_totals: bool, **as_of: Unpack[AsOf]) ->
     """Show a table at a version or time: the commit, and what was live.
 
     laketx show shop.orders --version 41
-    `live rows` are the rows that a reader sees. Where files may hold hidden rows too, the service knows only that they
-    are at most so many; `laketx count` reads the files to tell. In JSON `rows` are the rows in the files, and
+    `live rows` are the rows that a reader sees. If files may contain hidden rows, the service knows only an upper
+    bound; `laketx count` reads the files for the exact number. In JSON `rows` are the rows in the files, and
     `visible_rows` is left out where it is unknown.
     """
     client = session.client

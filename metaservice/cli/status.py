@@ -22,14 +22,14 @@ QUOTAS = (
 
 @command("status")
 def run(session: Session) -> None:
-    """Show the service in numbers, what is used of its quotas, and whether something waits for an operator.
+    """Show the service's figures, the use of its quotas, and conditions that need an operator.
 
     laketx status --server meta:7070
-    For each quota it shows what all principals use together, and what the largest user of it uses. Requests are counted
+    For each quota it shows the use of all principals together, and of the largest user. Requests are counted
     over the last second.
 
-    Of a service of several processes it asks the leader, if its address is among those given, and shows the lease and
-    the standbys; else the process at the address, which says what it has seen last.
+    For a service of several processes it asks the leader, if the leader's address is given, and shows the lease and the
+    standbys; otherwise it asks the process at the address, which reports its last known state.
     """
     status = _ask(session)
     if session.as_json:

@@ -13,8 +13,8 @@ def run(session: Session, yes: bool, dry_run: bool) -> None:
     """Let a standby lead: the leader stops, gives its lease back and ends with exit code 75.
 
     laketx step-down
-    What runs the service has to start it again; it is a standby then. Without a standby nobody leads until that is
-    done. See docs/high-availability.md.
+    A supervisor must start the process again; it is a standby then. Without a standby no process leads until then. See
+    docs/high-availability.md.
     """
     leader = session.client.get_status().leader
     epoch = session.client.step_down(validate_only=True)

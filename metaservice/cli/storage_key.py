@@ -20,7 +20,7 @@ SECOND_US = 1_000_000
 @table_argument
 @click.option("--write", is_flag=True, help="A key that writes and deletes files, too.")
 def run(session: Session, table: str, write: bool) -> None:
-    """Get a temporary key for the files of a table on S3, as AWS's tools read it.
+    """Get a temporary key for the files of a table on S3, in the format of AWS's tools.
 
     laketx storage-key shop.orders
     In ~/.aws/config:  credential_process = laketx --server laketxs://meta:7070 storage-key shop.orders

@@ -13,7 +13,7 @@ GROUP = group("store", "Move a store between a data folder and a bucket.")
 
 @command("copy", GROUP)
 @click.argument("source", metavar="FROM", help="A data folder or s3://bucket/path, on which no service runs.")
-@click.argument("target", metavar="TO", help="The other of the two; not there yet, or empty.")
+@click.argument("target", metavar="TO", help="S3://bucket/path or a data folder; must be missing or empty.")
 def run_copy(session: Session, source: str, target: str) -> None:
     """Copy a store that no service runs on, from a data folder to a bucket or back.
 

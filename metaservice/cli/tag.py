@@ -25,7 +25,7 @@ COLUMNS = (
 )
 
 
-GROUP = group("tag", "Give versions names; a version that has one stays readable.")
+GROUP = group("tag", "Name versions; a named version stays readable.")
 
 
 @command("create", GROUP)
@@ -35,7 +35,7 @@ GROUP = group("tag", "Give versions names; a version that has one stays readable
 @comment_option
 @click.option("--move", is_flag=True, help="Move the tag if it names another version.")
 def run_create(session: Session, table: str, name: str, comment: str, move: bool, **as_of: Unpack[AsOf]) -> None:
-    """Name a version, the newest unless another is chosen.
+    """Give a version a name; by default the newest version.
 
     laketx tag create shop.orders 2026-11 --version 41
     """

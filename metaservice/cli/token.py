@@ -26,11 +26,11 @@ GROUP = group("token", "Make, list and revoke the tokens of services.")
 
 
 @command("create", GROUP)
-@click.argument("principal", help="The name that the token proves.")
-@click.option("--group", "groups", multiple=True, help="A group of it; may be repeated.")
+@click.argument("principal", help="The principal of the token.")
+@click.option("--group", "groups", multiple=True, help="A group of the principal; may be repeated.")
 @click.option("--days", type=whole(0, 3_650), default=90, help="Days until it expires (default 90); 0: never.")
 def run_create(session: Session, principal: str, groups: tuple[str, ...], days: int) -> None:
-    """Make a token, and print what a client sends. It is shown once.
+    """Make a token and print it. It is shown only once.
 
     laketx token create nightly-load --days 30 > nightly-load.token
     """

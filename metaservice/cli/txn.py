@@ -68,7 +68,7 @@ def row(transaction: transaction_pb2.Transaction, tables: Tables) -> Row:
 @command("show", GROUP)
 @transaction_argument
 def run_show(session: Session, txn_id: str) -> None:
-    """Show everything that is known about a transaction.
+    """Show all details of a transaction.
 
     laketx txn show 01a20627-6675
     """
@@ -125,7 +125,7 @@ def run_outcome(session: Session, txn_id: str) -> None:
 
 @command("abort", GROUP)
 @click.argument("txn_id", metavar="TXN", type=OPEN_TRANSACTION, help="Id of the transaction.")
-@click.option("--reason", default="aborted by an operator", help="Shown to anyone who asks how it ended.")
+@click.option("--reason", default="aborted by an operator", help="Shown with the outcome.")
 @asks
 def run_abort(session: Session, txn_id: str, reason: str, yes: bool, dry_run: bool) -> None:
     """Abort an open transaction: nothing of it is committed.

@@ -77,9 +77,9 @@ def run(session: Session, table: str, limit: int, **wanted: Unpack[Wanted]) -> N
     """List the versions of a table, newest first.
 
     laketx versions shop.orders --by ana --operation overwrite --message monday --since "2d ago"
-    Every commit has an ID version; those that change data for a reader have a time version too. `rebased`
-    counts the commits of others that it was rebased over. `insert again` is one that had lost a race, and
-    whose files were committed by another transaction: `laketx why` shows both.
+    Every commit has an ID version; commits that change data for a reader also have a time version. `rebased` is the
+    number of other commits that it was rebased over. `insert again` is an INSERT that lost a race and whose files
+    another transaction committed: `laketx why` shows both.
     """
     found = find_table(session.client, table)
     pages = session.client.list_versions(found.table_id, wanted=version_filter(wanted), page_size=min(limit, 500))

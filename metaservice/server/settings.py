@@ -281,14 +281,14 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
             flag, type=kind, default=kind(environment.get(name, default)), help=f"{text} ({name}; default {default})"
         )
 
-    add("--data", "./laketx-data", Path, "folder of the metadata store; with --store, of what is this process's alone")
+    add("--data", "./laketx-data", Path, "folder of the metadata store; with --store, of this process's own files")
     add("--store", "", str, "store in a bucket, s3://bucket/path, for several processes; empty: in --data")
     add("--advertise", "", str, "host:port where clients reach this process, with --store; empty: as --listen")
     add("--listen", "127.0.0.1:7070", str, "address to listen on, host:port or unix:path; port 0 picks a free one")
     add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")
     add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")
     add("--store-bytes-max", 0, int, "maximum size of the store in bytes; 0: limited only by the disk")
-    add("--store-cache-bytes", CACHE_BYTES, int, "memory for what is read from a store in a bucket, in bytes")
+    add("--store-cache-bytes", CACHE_BYTES, int, "memory for reads from a store in a bucket, in bytes")
     add(
         "--store-format",
         NEWEST,
@@ -298,7 +298,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--reserve-bytes", 96 * 1024 * 1024, int, "free space in bytes below which new work is refused")
     add("--inlined-bytes-max", limits.INLINED_BYTES_MAX, int, "bytes of inlined rows that wait for compactions")
     add("--grace-s", 10.0, float, "how long a stop waits for calls under way")
-    add("--threads", 64, int, "threads that serve unary calls; streams have threads of their own")
+    add("--threads", 64, int, "threads that serve unary calls; streams have separate threads")
     add("--adopt-grace-ms", limits.ADOPT_GRACE_MS, int, "how long the staged files of a lost race can be adopted")
     add("--clock-tolerance-ms", limits.CLOCK_TOLERANCE_MS, int, "largest jump of the wall clock that is still trusted")
     add("--purge-delay-ms", limits.PURGE_DELAY_MS, int, "how long after a start nothing is retired")
@@ -315,7 +315,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         "--task-backoff-ms",
         limits.TASK_BACKOFF_MS,
         int,
-        "wait after a task's first failure; each further one doubles",
+        "wait after a task's first failure; each further failure doubles it",
     )
     add("--stream-idle-s", 300.0, float, "how long a stream, or a call without its request, can be idle")
     add("--stream-deadline-s", 86_400.0, float, "how long a stream can last; clients open another")
@@ -332,28 +332,28 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         quota = quotas.DEFAULTS[name]
         add(f"{quotas.flag(name)}-max", quota.most, int, f"{quotas.SAYS[name]}, for all principals together")
         add(f"{quotas.flag(name)}-each", quota.each, int, f"{quotas.SAYS[name]}, for each principal")
-    add("--tokens", "false", _switch, "true: callers show service tokens (laketx token create); see docs/security.md")
-    add("--oidc-issuer", "", str, "OpenID Connect provider whose tokens callers show")
-    add("--oidc-audience", "", str, "audience that its tokens must name")
-    add("--oidc-ca", "", str, "certificates, in a PEM file, that the provider's may be signed by; empty: the system's")
+    add("--tokens", "false", _switch, "true: callers send service tokens (laketx token create); see docs/security.md")
+    add("--oidc-issuer", "", str, "OpenID Connect provider whose tokens callers send")
+    add("--oidc-audience", "", str, "audience that the provider's tokens must name")
+    add("--oidc-ca", "", str, "PEM file of authorities that may sign the provider's certificate; empty: the system's")
     add("--oidc-name-claim", "sub", str, "claim with the principal")
     add("--oidc-groups-claim", "groups", str, "claim with the groups")
     add("--admins", "", str, "users and groups (group:NAME), separated by commas, that are admins of the service")
     add("--policy-url", "", str, "server of an external policy that decides roles instead of grants; docs/security.md")
-    add("--policy-keep-s", 10.0, float, "how long its answers are kept")
-    add("--storage-role", "", str, "role of S3 whose temporary keys tables' readers and writers get; empty: none")
+    add("--policy-keep-s", 10.0, float, "how long the policy's answers are kept")
+    add("--storage-role", "", str, "role of S3 for temporary keys of tables' readers and writers; empty: none")
     add("--storage-valid-s", 3600, int, "how long such a key is valid, 900 to 43200 seconds")
     add("--storage-sts-endpoint", "", str, "S3's token service; empty: Amazon's of the region")
-    add("--storage-endpoint", "", str, "S3 server that clients are told of; empty: Amazon's of the region")
-    add("--storage-region", "", str, "its region; empty: that of AWS's own settings")
+    add("--storage-endpoint", "", str, "S3 server that clients use; empty: Amazon's of the region")
+    add("--storage-region", "", str, "region of that S3 server; empty: from AWS's own settings")
     add(
         "--external-locations",
         "",
         str,
-        "folders and URIs, separated by commas, that imports may read, or any; empty: any, none if callers are known",
+        "folders and URIs, separated by commas, that imports may read, or any; empty: any, or none with authentication",
     )
     add("--tls-cert", "", str, "PEM file of the certificate and its chain; read again when it changes; empty: no TLS")
     add("--tls-key", "", str, "PEM file of the certificate's key; read again when it changes")
-    add("--tls-client-ca", "", str, "PEM file of authorities; clients have to show a certificate that one has signed")
-    add("--insecure", "false", _switch, "true: listen beyond this machine without TLS or without knowing who calls")
+    add("--tls-client-ca", "", str, "PEM file of authorities; clients must have a certificate that one of them signed")
+    add("--insecure", "false", _switch, "true: listen beyond this machine without TLS or without authentication")
     return parser

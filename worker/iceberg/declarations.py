@@ -26,22 +26,28 @@ def run_export(session: Session, **options: object) -> object:
 
     laketx --folder lake iceberg export shop.orders
     laketx iceberg export shop.orders --version 41 --format 2 --to /exports/orders
-    It prints the place of the metadata file. The data files stay where they are, and the export holds none of them:
-    tag the version to keep it readable. Readers that know no deletion vectors need --format 2. docs/iceberg.md lists
-    what is refused.
+    It prints the path of the metadata file. The data files stay where they are, and the export doesn't protect them:
+    tag the version to keep it readable. Readers without support for deletion vectors need --format 2. docs/iceberg.md
+    lists what is refused.
     """
     return later("worker.iceberg.command", "run_export", extra="iceberg")(session, **options)
 
 
 @command("serve", ICEBERG)
 @click.option("--listen", default="127.0.0.1:8181", help="Address; port 0 picks a free one (default 127.0.0.1:8181).")
-@click.option("--tls-cert", type=FILE, default="", help="Its certificate and those in between, in PEM.")
+@click.option(
+    "--tls-cert", type=FILE, default="", help="The server's certificate and intermediate certificates, in PEM."
+)
 @click.option("--tls-key", type=FILE, default="", help="The certificate's key, in PEM.")
 @click.option("--token-file", type=FILE, default="", help="File with the token that callers must show.")
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine without TLS or without tokens.")
 @click.option("--snapshots", type=whole(0, 1_000), default=10, help="Earlier versions that a table shows (default 10).")
 @click.option(
-    "--hold", "hold_s", type=seconds(60, 3_600), default=3_600.0, help="Seconds that they stay readable (default 3600)."
+    "--hold",
+    "hold_s",
+    type=seconds(60, 3_600),
+    default=3_600.0,
+    help="Seconds that a version read by a client stays readable (default 3600).",
 )
 @click.option(
     "--client-config", "given", multiple=True, type=PAIR, help="A setting for every client, such as s3.endpoint=URL."
@@ -52,9 +58,9 @@ def run_serve(session: Session, **options: object) -> object:
 
     laketx --folder lake iceberg serve
     laketx --server laketxs://meta:7070 iceberg serve --warehouse s3://bucket/lake --listen 0.0.0.0:8181 …
-    Callers show a token of the service, and do what its rights let them; with --token-file they show that token, and
-    do what this process may. The warehouse v3 or v2 of a client is the version of Iceberg's format. Any number of
-    servers can run side by side. docs/iceberg.md has a block for each engine.
+    Callers send a token of the service and have its rights; with --token-file they send that token and have the rights
+    of this process. A client's warehouse, v3 or v2, is the version of Iceberg's format. Any number of servers can run
+    side by side. docs/iceberg.md has an example for each engine.
     """
     return later("worker.iceberg.command", "run_serve", extra="iceberg")(session, **options)
 
