@@ -21,6 +21,6 @@ def join_streams(streams: Sequence[bytes]) -> bytes | None:
     """
     head = head_of(streams[0])
     begin, end = len(head), -len(END)
-    if not head.startswith(CONTINUES) or {(one[:begin], one[end:]) for one in streams} != {(head, END)}:
+    if not head.startswith(CONTINUES) or {(stream[:begin], stream[end:]) for stream in streams} != {(head, END)}:
         return None
-    return b"".join([head, *[one[begin:end] for one in streams], END])
+    return b"".join([head, *[stream[begin:end] for stream in streams], END])

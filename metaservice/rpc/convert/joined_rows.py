@@ -20,28 +20,28 @@ def joined_entries(entries: bytes) -> bytes | None:
             return None
         kind = (file.schema_version, file.carries_row_ids, head_of(file.content)) if file.content else file.path
         alike.setdefault(kind, []).append(entry)
-    found = read_pb2.PlanScanResponse()
+    answer = read_pb2.PlanScanResponse()
     for group in alike.values():
         joined = _joined(group) if len(group) > 1 else None
-        found.entries.extend(group if joined is None else [joined])
-    return found.SerializeToString()
+        answer.entries.extend(group if joined is None else [joined])
+    return answer.SerializeToString()
 
 
 def _joined(group: Sequence[common_pb2.LiveEntry]) -> common_pb2.LiveEntry | None:
-    content = join_streams([one.file.content for one in group])
+    content = join_streams([entry.file.content for entry in group])
     if content is None:
         return None
     first = group[0].file
     return common_pb2.LiveEntry(
-        data_version=max(one.data_version for one in group),
-        added_version=max(one.added_version for one in group),
+        data_version=max(entry.data_version for entry in group),
+        added_version=max(entry.added_version for entry in group),
         file=common_pb2.DataFile(
             path=first.path,
             kind=first.kind,
             schema_version=first.schema_version,
             carries_row_ids=first.carries_row_ids,
             inlined=True,
-            rows=sum(one.file.rows for one in group),
+            rows=sum(entry.file.rows for entry in group),
             bytes=len(content),
             content=content,
         ),

@@ -70,19 +70,19 @@ class AnswerMemory:
 
         All pieces but the last one stay as they are, so they are joined once.
         """
-        found = []
+        pieces = []
         for at, piece in enumerate(answered.pieces, 1):
             with self._lock:
-                known = self._joined.get(piece)
-            if known is None:
-                known = join(piece)
-                if known is None:
+                joined = self._joined.get(piece)
+            if joined is None:
+                joined = join(piece)
+                if joined is None:
                     return None
                 if at < len(answered.pieces):
                     with self._lock, suppress(ValueError):  # larger than all the room
-                        self._joined[piece] = known
-            found.append(known)
-        return found
+                        self._joined[piece] = joined
+            pieces.append(joined)
+        return pieces
 
 
 def _bytes(answered: Answered) -> int:

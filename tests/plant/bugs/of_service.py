@@ -145,7 +145,7 @@ BUGS: Final = (
         SERVICE + "read/answer_memory.py",
         (
             ("self._joined.get(piece)", "self._joined.get(piece[:99])"),
-            ("self._joined[piece] = known", "self._joined[piece[:99]] = known"),
+            ("self._joined[piece] = joined", "self._joined[piece[:99]] = joined"),
             ("if at < len(answered.pieces):", "if at:"),
         ),
         own_tests=("tests/arrow/test_joined_rows.py", "-k", "as_they_go_on"),
