@@ -20,6 +20,7 @@ from worker.arrow.scan.scanner import ArrowScan, Asked
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.commit.noted_reads import EVERYTHING
+from worker.commit.rows_read import each_table_once
 from worker.commit.transaction import Commit, Write, WriteOptions, run_writes
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
@@ -153,7 +154,9 @@ class MultiTableTransaction:
         if changed:
             commits = run_writes(
                 self.lake,
-                lambda: [*[replace(plan(), app=self._app) for plan in changed], *[plan() for plan in read]],
+                lambda: each_table_once(
+                    [*[replace(plan(), app=self._app) for plan in changed], *[plan() for plan in read]]
+                ),
                 on_conflict="fail" if any(one.reads for one in self._tables.values()) else None,
                 message=self.message,
                 cursors=moves,

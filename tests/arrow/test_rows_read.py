@@ -272,6 +272,32 @@ def test_reads_of_other_tables_are_declared_where_the_table_says_so(lake: Lake) 
     assert table.append(MORE).attempts == 1
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_reads_of_other_tables_are_declared_inside_a_transaction_too(lake: Lake, is_changed: bool) -> None:
+    read, table = made(lake, f"read within {is_changed}"), made(lake, f"written within {is_changed}")
+    rival = lake.table(read.name)
+
+    def copied() -> None:
+        rows = read.scanner()
+        with lake.transaction() as txn:
+            if is_changed:
+                txn.table(read.name).append(MORE)
+            txn.table(table.name).append(rows)
+            rival.append(MORE)
+
+    copied()
+    table.set_properties(**{"isolation.reads": "all"})
+    with pytest.raises(ConflictError, match=read.name):
+        copied()
+    rows, count = read.scanner(), read.count()
+    with lake.transaction() as txn:
+        if is_changed:
+            txn.table(read.name).append(MORE)
+        txn.table(table.name).append(rows)
+    assert read.history(1)[0].operation == ("INSERT" if is_changed else "UPDATE")
+    assert read.count() == count + is_changed * len(MORE)
+
+
 def test_what_its_profile_does_not_check_elsewhere_takes_no_part(lake: Lake) -> None:
     read, table = made(lake, "unchecked", "maxcompute"), made(lake, "checked")
     table.set_properties(**{"isolation.reads": "all"})

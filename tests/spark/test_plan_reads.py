@@ -156,6 +156,30 @@ def test_reads_of_other_tables_are_declared_where_somebody_says_so(lake: Lake, n
     assert other.history(1)[0].operation == "UPDATE"
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_reads_of_other_tables_are_declared_inside_a_transaction_too(
+    lake: Lake, new_name: Names, is_changed: bool
+) -> None:
+    table, other = made(lake, new_name), made(lake, new_name)
+    rival = lake.table(other.name)
+
+    def overtaken(number: int) -> None:
+        rows = next_row(other)
+        with lake.transaction() as txn:
+            if is_changed:
+                txn.table(other.name).append([{"id": number, "n": 0}])
+            txn.table(table.name).insert(rows)
+            rival.append([{"id": number + 1, "n": 0}])
+
+    overtaken(10)
+    table.set_properties(**{"isolation.reads": "all"})
+    with pytest.raises(ConflictError, match=other.name):
+        overtaken(20)
+    with lake.transaction() as txn:
+        txn.table(table.name).insert(next_row(other))
+    assert other.history(1)[0].operation == "UPDATE"
+
+
 def test_a_subquery_of_another_table_is_declared_where_the_table_says_so(lake: Lake, new_name: Names) -> None:
     table, other = made(lake, new_name), made(lake, new_name)
     table.set_properties(**{"isolation.reads": "all"})

@@ -112,6 +112,21 @@ def with_reads(write: Write, notes: Notes) -> Write:
     )
 
 
+def each_table_once(writes: Sequence[Write]) -> list[Write]:
+    """The writes of a transaction, and what their rows read of other tables: on a table's own write, if it has one."""
+    by_table = {write.meta.table_id: write for write in writes}
+    for other in [other for write in writes for other in write.elsewhere]:
+        table_id = other.meta.table_id
+        own = by_table.get(table_id)
+        by_table[table_id] = other if own is None else _with_reads_of(own, other)
+    return list(by_table.values())
+
+
+def _with_reads_of(write: Write, other: Write) -> Write:
+    versions = [version for version in (write.rows_version, other.rows_version) if version is not None]
+    return replace(write, rows_read=(*write.rows_read, *other.rows_read), rows_version=min(versions, default=None))
+
+
 def _too_late(name: str, version: int, stage: Stage) -> InputError:
     return InputError(
         "READ_TOO_LATE",

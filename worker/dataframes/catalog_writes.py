@@ -34,6 +34,7 @@ from worker.commit.rows_read import RowsRead
 from worker.commit.spark_failures import explain
 from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import ATTEMPTS_MAX, BACKOFF, PLANNED_AGAIN, Commit, Write, WriteOptions
+from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.spark import session
 from worker.spark.jobs import progress
@@ -117,18 +118,29 @@ def stage_catalog_write(write: CatalogWrite, txn_id: str, version: int | None = 
     if version is not None and write.operation not in (INSERT, OVERWRITE):
         options[VERSION] = str(min(version, int(write.options.get(VERSION, version))))
     outcome = _run(write, options)
-    intent = transaction_pb2.BeginTransactionRequest.FromString(outcome.begin).tables[0]
+    intent, *others = transaction_pb2.BeginTransactionRequest.FromString(outcome.begin).tables
     files = transaction_pb2.RegisterFilesRequest.FromString(outcome.files)
     change = transaction_pb2.CommitTransactionRequest.FromString(outcome.commit).changes[0]
 
     def stage(_: Stage) -> Staged:
         return Staged(list(files.files), list(files.delete_sets), list(change.key_sets))
 
-    scope = change.scope if change.HasField("scope") else None
+    found = Write(
+        write.table,
+        intent.operation,
+        stage,
+        scope=change.scope if change.HasField("scope") else None,
+        elsewhere=[_only_read(write.table.lake, other) for other in others],
+    )
     if write.operation not in (INSERT, OVERWRITE) and VERSION not in write.options:
-        return Write(write.table, intent.operation, stage, reads=list(change.reads), scope=scope)
-    rows_read, seen = list(change.reads), intent.read_version
-    return Write(write.table, intent.operation, stage, rows_read=rows_read, rows_version=seen, scope=scope)
+        return replace(found, reads=list(change.reads))
+    return replace(found, rows_read=list(change.reads), rows_version=intent.read_version)
+
+
+def _only_read(lake: Connection, intent: transaction_pb2.TableIntent) -> Write:
+    """The part of a table that a statement read and doesn't change."""
+    table = TableView(lake, lake.client.get_table(table_id=intent.table_id, version=intent.read_version))
+    return Write(table, intent.operation, rows_read=list(intent.reads), rows_version=intent.read_version)
 
 
 def _options_of(options: WriteOptions) -> dict[str, str]:
