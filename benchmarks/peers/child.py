@@ -9,21 +9,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import multiprocessing
-import threading
 import time
 from collections import Counter
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.synchronize import Barrier as ProcessBarrier
 from pathlib import Path
 from typing import cast
 
 from benchmarks.peers.port import Peer, Refused, Writer
+from benchmarks.together import run_together, wait_for_all
 
 MODULES = {"deltalake": "benchmarks.peers.delta", "pyiceberg": "benchmarks.peers.iceberg"}
-START_SECONDS = 200.0
 
 
 @dataclass
@@ -49,7 +45,7 @@ def main() -> None:
     plan, writers, mode = _arguments()
     peer = _peer(plan.peer)
     peer.create(plan.folder)
-    tallies = _write_all(plan, writers, mode)
+    tallies = run_together(partial(write, plan), writers, mode)
     print(json.dumps(_report(peer, plan, writers, mode, tallies)))
 
 
@@ -57,7 +53,7 @@ def write(plan: Plan, writer_number: int) -> Tally:
     """Commit file after file until the window is over, beside the other writers, who start at the same moment."""
     writer = _peer(plan.peer).open_writer(plan.folder)
     tally = Tally()
-    _start.wait(START_SECONDS)
+    wait_for_all()
     window_start = time.monotonic() + plan.warm_up_s
     window_end = window_start + plan.window_s
     began = time.monotonic()
@@ -86,26 +82,6 @@ def _commit(writer: Writer, file_name: str, window_end: float, tally: Tally) -> 
                 return False
         else:
             return True
-
-
-def _write_all(plan: Plan, writers: int, mode: str) -> list[Tally]:
-    with _executor(writers, mode) as executor:
-        return list(executor.map(partial(write, plan), range(writers)))
-
-
-def _executor(writers: int, mode: str) -> Executor:
-    if mode == "threads":
-        return ThreadPoolExecutor(writers, initializer=_set_start, initargs=(threading.Barrier(writers),))
-    context = multiprocessing.get_context("spawn")  # a fork would take the peers' own threads' locks along
-    return ProcessPoolExecutor(writers, context, initializer=_set_start, initargs=(context.Barrier(writers),))
-
-
-_start: threading.Barrier | ProcessBarrier
-
-
-def _set_start(barrier: threading.Barrier | ProcessBarrier) -> None:
-    global _start  # noqa: PLW0603  (how an executor hands something to all of its workers)
-    _start = barrier
 
 
 def _report(peer: Peer, plan: Plan, writers: int, mode: str, tallies: list[Tally]) -> dict[str, object]:
