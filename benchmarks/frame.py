@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import plot
+from benchmarks.figures import figure_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -47,12 +48,18 @@ class Result:
     runs: Sequence[float]
     target: float | None = None
     bound: Bound = "least"
-    peers: Mapping[str, float] = field(default_factory=dict)
+    peer_runs: Mapping[str, Sequence[float]] = field(default_factory=dict)
     note: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def figure(self) -> float:
         return statistics.median(self.runs)
+
+    @property
+    def peers(self) -> dict[str, float]:
+        """Medians."""
+        return {name: statistics.median(runs) for name, runs in self.peer_runs.items()}
 
     @property
     def holds(self) -> bool | None:
@@ -110,14 +117,22 @@ class Benchmark:
         unit: str,
         at_least: float | None = None,
         at_most: float | None = None,
-        peers: Mapping[str, float] | None = None,
+        peers: Mapping[str, float | Sequence[float]] | None = None,
         note: str = "",
+        details: Mapping[str, object] | None = None,
     ) -> Result:
-        """Add figures that were measured elsewhere, one a run. At most one of the bounds is given."""
+        """Add figures that were measured elsewhere, one a run. At most one of the bounds is given.
+
+        A peer has a figure, or one a run. `details` are more columns of the JSON list.
+        """
         assert runs, f"{work} was never run"
         assert at_least is None or at_most is None, f"{work} has two targets"
         target, bound = (at_least, _LEAST) if at_most is None else (at_most, _MOST)
-        result = Result(work, unit, tuple(runs), target, bound, dict(peers or {}), note)
+        peer_runs = {
+            name: (figures,) if isinstance(figures, float | int) else tuple(figures)
+            for name, figures in (peers or {}).items()
+        }
+        result = Result(work, unit, tuple(runs), target, bound, peer_runs, note, dict(details or {}))
         self.results.append(result)
         return result
 
@@ -142,9 +157,11 @@ class Benchmark:
                 "target": result.target,
                 "bound": None if result.target is None else result.bound,
                 "holds": result.holds,
-                "peers": dict(result.peers),
+                "peers": result.peers,
+                "peer_runs": {name: list(runs) for name, runs in result.peer_runs.items() if len(runs) > 1},
                 "runs": list(result.runs),
                 "note": result.note,
+                **result.details,
                 "scale": scale(),
                 "machine": self._machine,
             }
@@ -167,7 +184,7 @@ class Benchmark:
                 result.unit,
                 result.target_text,
                 _HOLDS[result.holds],
-                "\n".join(f"{name} {figure_text(figure)}" for name, figure in result.peers.items()),
+                "\n".join(f"{name} {_with_range(runs)}" for name, runs in result.peer_runs.items()),
             )
         return table
 
@@ -181,7 +198,10 @@ class Benchmark:
                 target_text=result.target_text,
                 bars=[
                     plot.Bar("LakeTX", result.figure, min(result.runs), max(result.runs), missed=result.holds is False),
-                    *(plot.Bar(name, figure, figure, figure) for name, figure in result.peers.items()),
+                    *(
+                        plot.Bar(name, statistics.median(runs), min(runs), max(runs))
+                        for name, runs in result.peer_runs.items()
+                    ),
                 ],
                 target=result.target,
             )
@@ -211,13 +231,10 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def figure_text(figure: float) -> str:
-    """Three digits that matter, thousands apart: 12,345 · 123 · 12.3 · 1.23."""
-    if figure == 0:
-        return "0"
-    if abs(figure) >= 100:
-        return f"{figure:,.0f}"
-    return f"{figure:.3g}"
+def _with_range(runs: Sequence[float]) -> str:
+    """The median of a peer's figures, and in brackets the lowest and the highest."""
+    text = figure_text(statistics.median(runs))
+    return f"{text} ({figure_text(min(runs))} … {figure_text(max(runs))})" if len(runs) > 1 else text
 
 
 def describe_machine(packages: Sequence[str] = ()) -> dict[str, object]:

@@ -18,7 +18,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 mpl.use("Agg")
 
 OURS, MISSED, TARGET = "#1f6feb", "#d9480f", "#111827"
-PEER_COLOURS = ("#94a3b8", "#d4b106", "#7aa98b", "#b08bbf")
+PEER_COLOURS = ("#94a3b8", "#d4b106", "#7aa98b", "#b08bbf", "#c98b6b")
 QUIET = "#64748b"
 BAR_INCHES, GAP_BARS = 0.3, 0.9
 DECADES_ALONE = 1000.0  # a span above which the ticks between decades go unlabelled

@@ -19,7 +19,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from benchmarks.frame import ROOT, Benchmark, figure_text, scaled, scratch
+from benchmarks.figures import figure_text
+from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark
 from benchmarks.spark_data import COLUMNS, FILES, ROWS, RUNS, SCHEMA, aggregation, all_columns, session
 from benchmarks.spark_data import rows as rows_of

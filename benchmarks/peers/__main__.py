@@ -12,7 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.frame import describe_machine, figure_text, scale, scratch
+from benchmarks.figures import figure_text
+from benchmarks.frame import describe_machine, scale, scratch
 from benchmarks.peers import PeerRun, measure
 
 WINDOW_SECONDS = 5.0
