@@ -237,6 +237,10 @@ bench-rights: $(VENV)/.ready-bench ## measure the check of a request's rights am
 bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load plan visible read append" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.iceberg $(ARGS)
 
+.PHONY: bench-field
+bench-field: $(VENV)/.ready-bench ## measure LakeTX beside DuckLake, deltalake and pyiceberg, without Spark; ARGS="reads changes" chooses, JSON and SCALE as above
+	@$(PY) -m benchmarks.field $(ARGS)
+
 .PHONY: bench-ha
 bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a bucket; ARGS="take-over throughput" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.high_availability $(ARGS)

@@ -12,7 +12,11 @@ from benchmarks.words import chosen
 
 FOLDER: Final = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 ABOUT: Final = "What commits cost, in 100 % of the cases.\n\nARGS choose."
-PROGRAMS: Final = sorted(path.name for path in FOLDER.glob("*.py") if 'Benchmark("' in path.read_text("utf-8"))
+PROGRAMS: Final = sorted(
+    path.relative_to(FOLDER).as_posix()
+    for path in FOLDER.rglob("*.py")
+    if path.name != "frame.py" and 'Benchmark("' in path.read_text("utf-8")
+)
 
 
 @pytest.mark.parametrize("words", [[], ["load"], ["read", "load"]])
@@ -38,7 +42,7 @@ def test_the_help_is_the_docstring(capsys: pytest.CaptureFixture[str]) -> None:
     assert "load, read" in said
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "frame.py"])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_every_benchmark_reads_its_command_line_so(name: str) -> None:
     text = (FOLDER / name).read_text("utf-8")
     assert len(re.findall(r"chosen\(__doc__", text)) == 1
