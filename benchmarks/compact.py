@@ -27,7 +27,7 @@ from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2, maintenance_pb2
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import WrittenSchemas
 from worker.services.compaction.chunks import Chunk, Settings
 from worker.services.compaction.compaction import Options, input_files, staged
 from worker.services.compaction.daemon import Daemon

@@ -21,8 +21,7 @@ from worker.arrow.scan.scanner import ArrowScan, Asked
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.connection.table_view import TableView
-from worker.connection.time_zone import zone_of
-from worker.connection.versions import version_at
+from worker.connection.versions import version_at, zone_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,11 +12,10 @@ from laketx.foreign_calls import OF_MERGES, KnowsForeignCalls, by_name
 from laketx.input_rows import AnyRows, Given, Rows, is_spark, key_rows, may_need_defaults
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.expressions.conditions import is_plain
-from worker.arrow.expressions.errors import NotPlainError
 from worker.arrow.write.merge_clauses import Clause, Settings
-from worker.base.errors import InputError
+from worker.base.errors import InputError, NotPlainError
 from worker.base.lazy_modules import LazyModule
-from worker.commit import whole_partitions
+from worker.commit import scopes
 from worker.commit.conflict_policies import OnConflict
 from worker.commit.scopes import Partitions
 from worker.commit.transaction import Write, WriteOptions, app_version_of
@@ -231,7 +230,7 @@ class Verbs(ABC, Generic[Answer]):
         Raises ConflictError after a lost race.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        return self._do(lambda table: whole_partitions.plan_truncate(table, partition), options)
+        return self._do(lambda table: scopes.plan_truncate(table, partition), options)
 
     def restore(
         self,
@@ -256,9 +255,7 @@ class Verbs(ABC, Generic[Answer]):
             raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(
-            lambda table: whole_partitions.plan_restore(
-                table, version_of(table, version, timestamp, commits_ago), partition
-            ),
+            lambda table: scopes.plan_restore(table, version_of(table, version, timestamp, commits_ago), partition),
             options,
         )
 

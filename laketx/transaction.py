@@ -23,8 +23,7 @@ from worker.commit.noted_reads import EVERYTHING
 from worker.commit.rows_read import each_table_once
 from worker.commit.transaction import Commit, Write, WriteOptions, run_writes
 from worker.connection.lake_connection import Connection
-from worker.connection.table_view import TableView
-from worker.connection.write_rules import write_rules
+from worker.connection.table_view import TableView, write_rules
 from worker.files.storage import remove_folder
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from metaservice.shared.terminal import LineFormatter, printable
 
 try:
     from laketx.lake import Lake, connect
+    from worker.services.compaction.compaction import on_spark
     from worker.services.compaction.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
     from worker.services.compaction.processes import Processes
-    from worker.services.compaction.runners import on_spark
 except ModuleNotFoundError as missing:
     sys.exit(f"laketx worker: a worker needs Arrow ({missing.name}): pip install 'laketx[arrow]'")
 

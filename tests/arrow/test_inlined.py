@@ -26,7 +26,7 @@ from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, da
 from worker.arrow.scan.inlined_rows import content_of, joined, rows_in
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import VersionRows
-from worker.arrow.write.partition_files import write_parts
+from worker.arrow.write.staged_files import write_parts
 from worker.base.schema import OP
 from worker.commit.stages import Stage
 from worker.files.arrow_types import arrow_schema

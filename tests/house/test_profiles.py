@@ -51,4 +51,4 @@ def clients() -> Iterator[tuple[Path, str]]:
 
 def test_the_tree_has_clients() -> None:
     assert {path.suffix for path, _ in clients()} == {".py", ".java"}
-    assert (ROOT / "worker/connection/write_rules.py").exists()
+    assert (ROOT / "worker/connection/table_view.py").exists()

@@ -25,7 +25,7 @@ from worker.files.deletion_vectors import read_bitmap
 from worker.imports.delta_log import newest_checkpoint
 from worker.imports.delta_table import read_delta
 from worker.imports.delta_values import vector_file, z85_bytes
-from worker.imports.progress import Meter
+from worker.imports.planning import Meter
 from worker.imports.table_import import Imported, import_table
 
 NAME = "shop.orders"

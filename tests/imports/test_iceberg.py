@@ -29,8 +29,7 @@ from worker.iceberg.export import export
 from worker.imports import table_import
 from worker.imports.iceberg_files import Entry
 from worker.imports.iceberg_table import PartitionColumns, open_table, read_iceberg
-from worker.imports.planning import plan_import
-from worker.imports.progress import Meter
+from worker.imports.planning import Meter, plan_import
 from worker.imports.table_import import Imported, import_table
 from worker.imports.tables import known_files
 

@@ -14,7 +14,7 @@ from laketx import connect
 from tests.integration.storage_server import REGION, SECRET, USER, storage_server
 from worker.imports.delta_table import read_delta
 from worker.imports.iceberg_table import open_table, read_iceberg
-from worker.imports.progress import Meter
+from worker.imports.planning import Meter
 from worker.imports.table_import import import_table
 
 ROWS = pa.table({"id": pa.array(range(6), pa.int64()), "name": ["a b", "c%2F", None] * 2})

@@ -6,7 +6,7 @@ from laketx import Lake
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.races.doors import Door, Policy
 from tests.races.statements import Kind, Statement
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import WrittenSchemas
 from worker.connection.table_view import TableView
 from worker.services.compaction.chunks import Chunk, Settings, run_chunk
 from worker.services.compaction.compaction import FILE_BYTES_TARGET, Options, input_files

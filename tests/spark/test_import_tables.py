@@ -23,7 +23,7 @@ from tests.imports.icebergs import Icebergs, data_files
 from worker.imports.delta_table import read_delta
 from worker.imports.facts import SourceTable
 from worker.imports.iceberg_table import open_table, read_iceberg
-from worker.imports.progress import Meter
+from worker.imports.planning import Meter
 from worker.imports.table_import import import_table
 
 Names = Callable[[], str]

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from laketx import ConflictError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
-from worker.arrow.write.row_level import key_sets
+from worker.arrow.write.staged_rows import key_sets
 from worker.files.delete_sets import ranges_of
 
 Names = Callable[[], str]

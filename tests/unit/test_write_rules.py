@@ -1,7 +1,7 @@
 """What a table's message says a write must declare."""
 
 from protos.laketx.v1 import catalog_pb2
-from worker.connection.write_rules import write_rules
+from worker.connection.table_view import write_rules
 
 
 def test_a_service_that_says_no_rules_gets_every_read_and_no_keys() -> None:

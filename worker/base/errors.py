@@ -49,3 +49,7 @@ def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int, next
 
 def word(name: str, prefix: str) -> str:
     return name.removeprefix(prefix).replace("_", " ")
+
+
+class NotPlainError(InputError):
+    """The expression needs Spark; the text says why."""

@@ -11,8 +11,7 @@ from worker.base.errors import InputError
 from worker.commit.noted_reads import NotedRead, Notes
 from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import Write
-from worker.connection.table_view import TableView
-from worker.connection.write_rules import write_rules
+from worker.connection.table_view import TableView, write_rules
 
 EVERYTHING: Final = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
 CONDITIONS_MAX: Final = 32  # more are a read of the whole table

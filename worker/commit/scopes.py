@@ -1,4 +1,4 @@
-"""Which partitions an OVERWRITE, TRUNCATE or RESTORE is about."""
+"""Which partitions an OVERWRITE, TRUNCATE or RESTORE is about; the latter two, which need no rows and no Spark."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Literal
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
 from worker.base.values import partition
+from worker.commit.transaction import Write
 from worker.connection.table_view import TableView
-from worker.connection.time_zone import zone_of
+from worker.connection.versions import zone_of
 
 Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Literal["all", "dynamic"]
 
@@ -60,3 +61,13 @@ def _is_zoneless(value: Any) -> bool:
         except ValueError:
             return False
     return isinstance(value, datetime) and value.tzinfo is None
+
+
+def plan_truncate(table: TableView, where: Partitions) -> Write:
+    scope = scope_without_rows(table, where, "a truncate")
+    return Write(table, common_pb2.OPERATION_TRUNCATE, scope=scope)
+
+
+def plan_restore(table: TableView, version: int, where: Partitions) -> Write:
+    scope = scope_without_rows(table, where, "a restore")
+    return Write(table, common_pb2.OPERATION_RESTORE, scope=scope, restore_version=version)

@@ -1,9 +1,9 @@
-"""A table as reads, writes and compactions see it: the service's answer about it, and its lake."""
+"""A table as reads, writes and compactions see it: the service's answer about it, its rules of writes, and its lake."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from worker.spark import column_types
 else:
     column_types = LazyModule("worker.spark.column_types")
+
+UNSAID: Final = catalog_pb2.WriteRules(counts_reads=True, counts_key_lookups=True, takes_custom=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,8 @@ class TableView:
         if version not in self._empty:
             self._empty[version] = self.spark.createDataFrame([], column_types.table_schema(self.meta, nullable=True))
         return self._empty[version]
+
+
+def write_rules(meta: catalog_pb2.Table) -> catalog_pb2.WriteRules:
+    """The table's rules. A service of the release before says none: then what is right under every profile."""
+    return meta.rules if meta.HasField("rules") else UNSAID

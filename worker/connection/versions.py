@@ -6,15 +6,33 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
 from worker.base.values import EPOCH, MICROSECOND
+from worker.connection.lake_connection import Connection
 from worker.connection.pins import ReaderPins
 from worker.connection.table_view import TableView
-from worker.connection.time_zone import zone_of
 
+if TYPE_CHECKING:
+    from worker.spark import session
+else:
+    session = LazyModule("worker.spark.session")
+
+WITHOUT_SPARK: Final = ("SPARK_MISSING", "JAVA_MISSING")
 Point = int | str | datetime
 Zone = Callable[[], tzinfo | None]  # of times that name none
+
+
+def zone_of(lake: Connection) -> tzinfo | None:
+    """The session's zone, for times that name none; None: no Spark is here, or Python doesn't know that zone."""
+    try:
+        return session.session_zone(lake.spark)
+    except InputError as error:
+        if error.reason not in WITHOUT_SPARK:
+            raise
+        return None
 
 
 def no_zone() -> None:

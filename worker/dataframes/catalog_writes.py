@@ -31,13 +31,12 @@ from worker.base.values import moment_of
 from worker.commit import spans
 from worker.commit.conflict_policies import said_policy
 from worker.commit.rows_read import RowsRead
-from worker.commit.spark_failures import explain
 from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import ATTEMPTS_MAX, BACKOFF, PLANNED_AGAIN, Commit, Write, WriteOptions
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.spark import session
-from worker.spark.jobs import progress
+from worker.spark.jobs import explain, progress
 from worker.spark.session import Outcome
 
 OWN_DOMAIN: Final = "laketx.spark"  # of refusals by the catalog itself

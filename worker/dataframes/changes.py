@@ -12,8 +12,7 @@ from worker.arrow.changes.commits import check_mode, check_range
 from worker.base.errors import InputError
 from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION
 from worker.connection.table_view import TableView
-from worker.connection.time_zone import zone_of
-from worker.connection.versions import Point, version_at
+from worker.connection.versions import Point, version_at, zone_of
 from worker.spark.session import changes_by_catalog, changes_by_jar, is_classic, require_jar
 
 VERSIONS_PER_PAGE: Final = 500

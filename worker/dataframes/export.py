@@ -20,14 +20,13 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.logs import tell
 from worker.base.schema import quoted
-from worker.commit.spark_failures import explain
 from worker.connection.table_view import TableView
 from worker.connection.versions import held_version
 from worker.dataframes import scan
-from worker.dataframes.file_layouts import as_clock
 from worker.files.parquet_options import codec_of
 from worker.files.storage import make_folder, storage
-from worker.spark.jobs import failed_tasks_awaited, progress
+from worker.spark.column_types import as_clock
+from worker.spark.jobs import explain, failed_tasks_awaited, progress
 from worker.spark.session import with_settings
 
 MICROSECONDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}

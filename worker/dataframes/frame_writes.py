@@ -18,9 +18,8 @@ from worker.base.schema import RESERVED, check_name, quoted
 from worker.commit.scopes import Partitions, scope_of
 from worker.connection.table_view import TableView
 from worker.dataframes.catalog_writes import INSERT, OVERWRITE, CatalogWrite, Run
-from worker.dataframes.file_layouts import partition_literal
 from worker.dataframes.plan_reads import plan_reads, plan_reads_elsewhere
-from worker.spark.column_types import check_type, parse_type, table_schema, type_text
+from worker.spark.column_types import check_type, parse_type, partition_literal, table_schema, type_text
 from worker.spark.field_paths import missing_fields
 from worker.spark.session import is_classic
 

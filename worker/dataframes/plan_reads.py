@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
+from uuid import UUID
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -18,8 +20,10 @@ from protos.laketx.v1 import common_pb2
 from worker.commit.rows_read import EVERYTHING, RowsRead, declares_all, reader, without_data
 from worker.commit.transaction import Write
 from worker.connection.table_view import TableView
-from worker.dataframes.frame_names import named_elsewhere, named_reads
 from worker.spark.session import ReadElsewhere, has_jar, plan_text, reads_by_jar, reads_elsewhere_by_jar
+
+_PREFIX: Final = "_laketx_rows"
+_NAMED: Final = re.compile(rf"{_PREFIX}_([0-9a-z]+)_(\d+)\b")
 
 
 def plan_reads(table: TableView, *frames: DataFrame) -> RowsRead:
@@ -82,3 +86,27 @@ def _elsewhere(table: TableView, rows: DataFrame) -> list[ReadElsewhere]:
     except PySparkException:  # the write itself says what is wrong
         return []
     return [ReadElsewhere(table_id, [], version, -1) for table_id, version in named.items()]
+
+
+def named_rows(rows: DataFrame, table_id: str, version: int) -> DataFrame:
+    """The rows under a name that stays in the analysed plan of whatever is made of them."""
+    return rows.alias(f"{_PREFIX}_{_plain(table_id)}_{version}")
+
+
+def named_reads(plan: str, table_id: str) -> list[int]:
+    """The versions of the table that a plan reads."""
+    return [int(version) for found, version in _NAMED.findall(plan) if found == _plain(table_id)]
+
+
+def named_elsewhere(plan: str, table_id: str) -> dict[str, int]:
+    """The other tables that a plan reads, and the oldest version of each."""
+    found: dict[str, int] = {}
+    for other, version in _NAMED.findall(plan):
+        if other != _plain(table_id):
+            other_id = str(UUID(other))
+            found[other_id] = min(int(version), found.get(other_id, int(version)))
+    return found
+
+
+def _plain(table_id: str) -> str:
+    return table_id.replace("-", "").lower()

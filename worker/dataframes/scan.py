@@ -13,7 +13,7 @@ from worker.arrow.scan.plans import entries_of
 from worker.base.errors import InputError
 from worker.connection.table_view import TableView
 from worker.connection.versions import pinned_version
-from worker.dataframes.frame_names import named_rows
+from worker.dataframes.plan_reads import named_rows
 from worker.spark.conditions import to_wire
 from worker.spark.session import is_classic, require_jar, rows_by_catalog, rows_by_jar
 

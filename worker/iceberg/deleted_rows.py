@@ -14,10 +14,9 @@ from protos.laketx.v1 import common_pb2
 from worker.arrow.scan.deleted_row_ids import hidden_ids
 from worker.arrow.scan.inlined_rows import rows_in
 from worker.arrow.scan.key_merge import bucket_to_merge, hidden_in
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import ScannedFile, WrittenSchemas
 from worker.base.schema import ROW_ID
 from worker.connection.table_view import TableView
-from worker.files.file_identity import ScannedFile
 from worker.files.position_blocks import Numbers, positions_of
 from worker.files.storage import in_pages, storage
 

@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.inlined_rows import rows_in
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import WrittenSchemas
 from worker.base.schema import OP, ROW_ID
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView

@@ -13,7 +13,7 @@ from typing import Final
 
 from protos.laketx.v1 import common_pb2
 from worker.arrow.scan.inlined_rows import fetch_rows
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import WrittenSchemas
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
 from worker.iceberg.deleted_rows import NOTHING, Hidden, HidingCommits, hidden_by_keys, hidden_by_sets

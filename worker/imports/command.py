@@ -11,7 +11,7 @@ from worker.base import progress_bars
 from worker.connection.lake_connection import Connection
 from worker.imports.delta_table import read_delta
 from worker.imports.facts import SourceTable
-from worker.imports.progress import Meter
+from worker.imports.planning import Meter
 from worker.imports.table_import import Imported, import_table
 from worker.services.commands import told, warehouse_of
 

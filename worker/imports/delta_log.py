@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from worker.base.errors import InputError
 from worker.files.storage import storage
-from worker.imports.progress import Meter
+from worker.imports.planning import Meter
 
 LOG: Final = "_delta_log"
 SIDECARS: Final = "_sidecars"

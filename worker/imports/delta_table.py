@@ -21,9 +21,8 @@ from worker.files.footers import STATS_COLUMNS
 from worker.files.storage import storage
 from worker.imports.delta_log import Action, DeltaState, read_log
 from worker.imports.delta_values import bounds_of, columns_of, partition_value, vector_file, z85_bytes
-from worker.imports.facts import NOTHING, Columns, SchemasOf, SourceFile, SourceSchema, SourceTable
-from worker.imports.paths import plain_file
-from worker.imports.progress import Meter
+from worker.imports.facts import NOTHING, Columns, SchemasOf, SourceFile, SourceSchema, SourceTable, plain_file
+from worker.imports.planning import Meter
 
 READER_VERSION: Final = 3
 FEATURES: Final = frozenset(

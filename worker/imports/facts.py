@@ -6,6 +6,8 @@ by name.
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,6 +20,7 @@ from protos.laketx.v1 import common_pb2
 Columns = tuple[Field, ...]
 ColumnKey = int | str  # the source's id of a column, or its name where it has none
 NOTHING: Final = BitMap64()
+LOCAL: Final = "file:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +85,15 @@ class SourceTable:
 
 def key_of(column: Field) -> ColumnKey:
     return column.field_id or column.name
+
+
+def plain_file(path: str) -> str:
+    """A file's path without links, or its URI. A `file:` URI stands for the path that it spells: nothing is decoded."""
+    if path.startswith(LOCAL):
+        rest = path.removeprefix(LOCAL)
+        path = "/" + (rest.removeprefix("//").partition("/")[2] if rest.startswith("//") else rest.lstrip("/"))
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        return os.path.realpath(path)
+    place, _, inside = rest.partition("/")
+    return f"{scheme.lower()}://{place}{posixpath.normpath('/' + inside.lstrip('/'))}"

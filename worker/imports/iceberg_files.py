@@ -18,9 +18,8 @@ from worker.files.deletion_vectors import read_positions, read_vector
 from worker.formats.avro import AvroLimits, read_avro
 from worker.formats.avro_values import AvroError, Field, Fields, Kind, Record
 from worker.formats.iceberg_manifests import DATA, DATA_FILE, DELETED, EQUALITY, MANIFEST, PARQUET, PUFFIN
-from worker.imports.facts import Bounds, ColumnKey
-from worker.imports.paths import plain_file
-from worker.imports.progress import Meter
+from worker.imports.facts import Bounds, ColumnKey, plain_file
+from worker.imports.planning import Meter
 
 DATE_BYTES: Final = 4
 LISTED: Final[Fields] = {**MANIFEST, "sequence_number": Field(Kind.WHOLE)}

@@ -18,7 +18,7 @@ from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
 from worker.files.arrow_types import field_id
 from worker.files.footers import STATS_COLUMNS
-from worker.imports.facts import SchemasOf, SourceFile, SourceSchema, SourceTable
+from worker.imports.facts import SchemasOf, SourceFile, SourceSchema, SourceTable, plain_file
 from worker.imports.iceberg_files import (
     Deletes,
     Entry,
@@ -30,8 +30,7 @@ from worker.imports.iceberg_files import (
     read_manifests,
     refused,
 )
-from worker.imports.paths import plain_file
-from worker.imports.progress import Meter
+from worker.imports.planning import Meter
 from worker.imports.schema_evolution import as_then, keep_their_names
 
 CATALOG: Final = "laketx"  # its settings in pyiceberg's own configuration

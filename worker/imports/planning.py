@@ -1,18 +1,23 @@
-"""What an import has to do, from what a table has and what its source shows. Pure.
+"""What an import has to do, from what a table has and what its source shows, and how far it has read. The plan is pure.
 
 A file comes, goes, or stays with more hidden rows than before. Nothing else can become of a file that stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
+from worker.files.footers import in_threads
 from worker.imports.facts import SourceFile
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +84,22 @@ def _check_same(there: KnownFile, one: SourceFile) -> None:
     else:
         return
     raise InputError("IMPORT_REWOUND", f"{why}: import the source anew, under another name or after a drop")
+
+
+@dataclass
+class Meter:
+    """Counts files that are read, of those known so far."""
+
+    done: int = 0
+    total: int = 0
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """In threads; each item is one file."""
+        self.total += len(items)
+
+        def counted(one: T) -> R:
+            found = work(one)
+            self.done += 1
+            return found
+
+        return in_threads(counted, items)

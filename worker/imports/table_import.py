@@ -20,8 +20,7 @@ from worker.base.errors import InputError, lost_race
 from worker.base.values import FLOATS
 from worker.commit.stages import Stage
 from worker.connection.lake_connection import Connection
-from worker.connection.table_view import TableView
-from worker.connection.write_rules import write_rules
+from worker.connection.table_view import TableView, write_rules
 from worker.files.delete_sets import delete_sets
 from worker.files.external_paths import check_outside
 from worker.files.footers import STATS_COLUMNS

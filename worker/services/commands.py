@@ -11,10 +11,10 @@ from typing import Final
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.find import TABLE_ID, find_table
 from metaservice.cli.output import Session
+from metaservice.client import MetaClient
 from worker.base.errors import InputError
 from worker.files.warehouse import adopt, check_mark, check_warehouse, describe, read_mark
 from worker.services.fsck import Fsck
-from worker.services.held_versions import held_versions
 from worker.services.purge import Purge, Report
 
 HOLDERS_SHOWN: Final = 20
@@ -152,3 +152,16 @@ def warehouse_of(session: Session, given: str | None) -> str:
             "--warehouse says where the data files lie", next_step="such as: --warehouse s3://bucket/lake"
         )
     return named
+
+
+def held_versions(client: MetaClient, table_id: str = "") -> Iterator[str]:
+    """A sentence for each pin, tag and cursor at a version that is not the newest."""
+    heads = {one.table_id: (one.name, one.head_version) for one in client.list_tables()}
+    held = [(one.table_id, one.version, f"a pin of {one.principal.name} keeps") for one in client.list_pins()]
+    held += [(one.table_id, one.version, f"the tag {one.name} keeps") for one in client.list_tags()]
+    cursors = (one for one in client.list_cursors() if not one.expired)
+    held += [(one.table_id, one.version, f"the cursor {one.name} keeps what comes after") for one in cursors]
+    for of_table, version, keeps in held:
+        name, head = heads.get(of_table, ("", 0))
+        if version < head and table_id in ("", of_table):
+            yield f"{keeps} version {version} of {name}"

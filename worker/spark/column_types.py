@@ -1,4 +1,4 @@
-"""Columns of a table as Spark's types and back; column ids as Parquet field ids.
+"""Columns of a table as Spark's types and back; column ids as Parquet field ids; values of partitions.
 
 The wire has Spark's type names in canonical form: `bigint`, `decimal(10,2)`, `array<struct<k:string not null>>`.
 """
@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from metaservice.shared import column_definitions, column_types
 from metaservice.shared.column_definitions import BY_BYTES, COLLATED
 from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type
-from protos.laketx.v1 import catalog_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.schema import check_name, path_below
 
@@ -164,3 +164,23 @@ def literal_of(value: Any, type_name: str) -> Column:
     """A value of a column. Spark's own conversion from Python has no dates before the year 1000."""
     plain = value.isoformat() if type(value) is date else value
     return sf.lit(plain).cast(parse_type(type_name))
+
+
+def partition_literal(value: common_pb2.Value, kind: t.DataType) -> Column:
+    """A partition's value as Spark has it, whatever the session's time zone."""
+    match value.WhichOneof("kind"):
+        case "null" | None:
+            return sf.lit(None).cast(kind)
+        case "date":
+            return sf.date_from_unix_date(sf.lit(value.date)).cast(kind)
+        case "timestamp_us" if isinstance(kind, t.TimestampNTZType):
+            return sf.expr(f"{as_clock(f'{value.timestamp_us}L')}")
+        case "timestamp_us":
+            return sf.timestamp_micros(sf.lit(value.timestamp_us))
+        case found:
+            return sf.lit(getattr(value, found)).cast(kind)
+
+
+def as_clock(micros: str) -> str:
+    """A Spark expression for the UTC clock time so many microseconds after 1970, whatever the session's zone."""
+    return f"timestampadd(MICROSECOND, {micros}, timestamp_ntz'1970-01-01 00:00:00')"

@@ -1,4 +1,4 @@
-"""The jobs that a thread starts in a session: their tags, their end, and a bar that shows their progress.
+"""The jobs that a thread starts in a session: their tags, their end, their failures, and a bar for progress.
 
 The bar is for terminals and notebooks, unless Spark shows one of its own in the terminal.
 """
@@ -10,15 +10,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from metaservice.client import uuid7
+from protos.laketx.v1 import catalog_pb2
 from worker.base import progress_bars
+from worker.base.errors import InputError
 from worker.spark.session import OWN_BAR, await_tasks, is_classic, job_ids
 
 Counts = tuple[int, int]  # of tasks: done, and known so far
 GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 TASKS_END_MS: Final = 60_000  # a failed export waits for its tasks as long
+# SQL's class of states for values: an overflow, a division by zero, a text that is no number
+DATA_EXCEPTION: Final = "22"
+RAISED: Final = "P0001"  # by raise_error
 
 
 @contextmanager
@@ -131,3 +137,14 @@ def _by_handler(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
         yield count
     finally:
         spark.removeProgressHandler(handler)
+
+
+def explain(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
+    """Return the InputError for a failure that the caller's rows or expressions caused; None for any other."""
+    if not isinstance(error, PySparkException):
+        return None
+    state = error.getSqlState() or ""
+    if state.startswith(DATA_EXCEPTION) or state == RAISED:
+        said = (error.getMessage() or str(error)).strip()
+        return InputError("VALUE_INVALID", f"a value can't be computed or doesn't fit {meta.name}: {said}")
+    return None

@@ -343,7 +343,7 @@ BUGS: Final = (
     ),
     Bug(
         "bounds of an inlined file leave out its largest value",
-        "worker/arrow/write/inlined_files.py",
+        "worker/arrow/write/staged_files.py",
         (('extremes["max"]', 'extremes["min"]'),),
         own_tests=("tests/arrow/test_inlined.py", "-k", "entries_say"),
     ),

@@ -32,16 +32,14 @@ from worker.arrow.changes.commits import (
 from worker.arrow.expressions.conditions import Predicate, expression
 from worker.arrow.scan.deleted_row_ids import bitmap_of
 from worker.arrow.scan.file_rows import input_file, read_tables
-from worker.arrow.scan.plans import entries_of
+from worker.arrow.scan.plans import WrittenSchemas, entries_of, row_ids
 from worker.arrow.scan.version_rows import FileToRead, VersionRows, shown_schema
-from worker.arrow.scan.written_schemas import WrittenSchemas
 from worker.base.errors import InputError
 from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, TOMBSTONE
 from worker.base.values import partition_key
 from worker.connection.pins import PinnedVersion
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema
-from worker.files.file_identity import row_ids
 from worker.files.position_blocks import positions_of, within
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]

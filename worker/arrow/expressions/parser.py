@@ -19,7 +19,6 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from worker.arrow.expressions.errors import NotPlainError
 from worker.arrow.expressions.evaluation import (
     Expression,
     cast,
@@ -35,7 +34,7 @@ from worker.arrow.expressions.evaluation import (
     widest,
 )
 from worker.arrow.expressions.tokens import Token, TokenError, tokens_of
-from worker.base.errors import InputError
+from worker.base.errors import InputError, NotPlainError
 from worker.base.values import wire_value
 
 DIGITS_MAX: Final = 38

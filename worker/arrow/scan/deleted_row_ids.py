@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
+from worker.arrow.scan.plans import ScannedFile, row_ids
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
-from worker.files.file_identity import ScannedFile, row_ids
 from worker.files.position_blocks import within
 from worker.files.storage import storage
 

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
 from worker.arrow.scan.inlined_rows import Content, rows_in
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import WrittenSchemas
 from worker.base.lazy_modules import LazyModule
 from worker.base.schema import OP, ROW_ID, UPSERT
 from worker.base.values import python_value

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 from metaservice.shared.arrow_streams import head_of
 from protos.laketx.v1 import common_pb2
 from worker.arrow.scan.inlined_rows import Content, joined, rows_in
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import ScannedFile, WrittenSchemas
 from worker.base.schema import OP, TOMBSTONE
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
-from worker.files.file_identity import ScannedFile
 from worker.files.footers import in_threads
 from worker.files.position_blocks import Flags, Positions
 from worker.files.storage import is_local, open_to_read, storage

@@ -1,18 +1,39 @@
-"""The entries that a read needs, by the service's plan."""
+"""The entries that a read needs, by the service's plan; the columns and row ids of their files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from protos.laketx.v1 import common_pb2
+from pyroaring import BitMap64
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.inlined_rows import fetch_entries
 from worker.base.values import partition_key
 from worker.connection.pins import PinnedVersion
 from worker.connection.table_view import TableView
 
 PARTITIONS_MAX: Final = common_pb2.LIMIT_PARTITIONS_NAMED  # named in a plan
+Columns = Sequence[catalog_pb2.Column]
+
+
+class ScannedFile(NamedTuple):
+    """A file of a plan, with the ids of its rows that are hidden."""
+
+    file: common_pb2.DataFile
+    data_version: int
+    hidden: BitMap64 | None = None
+
+
+def row_ids(file: common_pb2.DataFile) -> tuple[int, int]:
+    """The smallest and the largest id that its rows may have."""
+    first, last = file.first_row_id, file.first_row_id + max(file.rows, 1) - 1
+    if not file.carries_row_ids:
+        return first, last
+    if not file.HasField("row_id_min") or not file.HasField("row_id_max"):
+        return 0, max(last, (1 << 62) - 1)
+    return min(first, file.row_id_min), max(last, file.row_id_max)
 
 
 def entries_of(
@@ -64,3 +85,23 @@ def pinned_plan(
         return PinnedPlan(pinned, then, predicate, [], is_whole=False)
     entries = [entry for part in (first, *parts) for entry in part.entries]
     return PinnedPlan(pinned, then, predicate, entries)
+
+
+class WrittenSchemas:
+    """The schemas of one table; older ones are asked for when a file needs one."""
+
+    def __init__(self, table: TableView) -> None:
+        self._table = table
+        self._schemas: Mapping[int, Columns] | None = None
+
+    def columns_of(self, file: common_pb2.DataFile) -> Columns:
+        if file.schema_version == self._table.meta.schema_version:
+            return self._table.meta.columns
+        if self._schemas is None:
+            listed = self._table.client.list_schemas(self._table.table_id)
+            self._schemas = {one.schema_version: list(one.columns) for one in listed}
+        return self._schemas[file.schema_version or min(self._schemas)]
+
+    def names_in(self, file: common_pb2.DataFile) -> dict[int, str]:
+        """The names of the columns in the file, by their ids."""
+        return {column.column_id: column.name for column in self.columns_of(file)}

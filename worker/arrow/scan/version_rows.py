@@ -26,13 +26,11 @@ from worker.arrow.scan.file_rows import InputFile, RowGroups, input_file, read_t
 from worker.arrow.scan.inlined_rows import joined
 from worker.arrow.scan.key_buckets import buckets_of
 from worker.arrow.scan.late_materialization import read_chosen
-from worker.arrow.scan.plans import PinnedPlan, entries_of
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import PinnedPlan, ScannedFile, WrittenSchemas, entries_of
 from worker.base.in_parallel import Source, in_parallel
 from worker.base.schema import OP, ROW_ID, TOMBSTONE
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema, column_field
-from worker.files.file_identity import ScannedFile
 from worker.files.position_blocks import Numbers, Positions, positions_of
 from worker.files.storage import is_local, storage
 

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import parsed
-from worker.arrow.expressions.errors import NotPlainError
 from worker.arrow.expressions.evaluation import Expression, cast, comparable
 from worker.arrow.expressions.parser import Columns, parse_truth
 from worker.arrow.write.input_rows import default_of, fitted
@@ -41,7 +40,7 @@ from worker.arrow.write.updates import (
     value_of,
 )
 from worker.base.condition_forms import all_of
-from worker.base.errors import InputError
+from worker.base.errors import InputError, NotPlainError
 from worker.base.schema import ROW_ID, UPSERT, quoted
 from worker.base.values import INTEGERS, wire_value
 from worker.commit.stages import Stage, Staged

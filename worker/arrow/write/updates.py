@@ -17,7 +17,6 @@ import pyarrow as pa
 from metaservice.shared.column_types import read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import parsed
-from worker.arrow.expressions.errors import NotPlainError
 from worker.arrow.expressions.evaluation import Expression, cast
 from worker.arrow.expressions.parser import Columns, parse_value
 from worker.arrow.scan.plans import entries_of
@@ -25,13 +24,12 @@ from worker.arrow.scan.version_rows import FileToRead, VersionRows
 from worker.arrow.write.input_rows import Target, check_not_null, column_as
 from worker.arrow.write.python_rows import of_dicts
 from worker.arrow.write.staged_rows import check_keys, frame_of, tombstones, with_op, write_keyed, write_rows
-from worker.base.errors import InputError
+from worker.base.errors import InputError, NotPlainError
 from worker.base.schema import FILE, ROW_ID, UPSERT, exact_names
 from worker.base.values import wire_value
 from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import Write
-from worker.connection.table_view import TableView
-from worker.connection.write_rules import write_rules
+from worker.connection.table_view import TableView, write_rules
 from worker.files.arrow_types import arrow_schema, column_field, in_shape
 from worker.files.delete_sets import delete_sets
 

@@ -12,8 +12,8 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import parsed
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import FileToRead, VersionRows
-from worker.arrow.write.inlined_files import are_few
 from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.staged_files import are_few
 from worker.arrow.write.staged_rows import (
     GROUP,
     check_keys,
@@ -30,8 +30,7 @@ from worker.base.values import partition_key, python_value, wire_value
 from worker.commit.scopes import Partitions, scope_of
 from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import Write
-from worker.connection.table_view import TableView
-from worker.connection.write_rules import write_rules
+from worker.connection.table_view import TableView, write_rules
 from worker.files.arrow_types import arrow_schema
 from worker.files.delete_sets import delete_sets
 

@@ -1,4 +1,4 @@
-"""Deletes and overwrites of Iceberg's clients: rows that go are hidden by delete sets, new files are added.
+"""Deletes, overwrites and alterations of Iceberg's clients: rows that go are hidden by delete sets, files added.
 
 A client read the snapshot that it began at, which has to be the newest one, and whose rows the table must have when the
 commit is decided. Otherwise the transaction is judged as any DELETE or MERGE that read the whole table.
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from pyroaring import BitMap64
 
-from metaservice.client import ConflictError
-from protos.laketx.v1 import common_pb2
+from metaservice.client import ConflictError, MetaClient
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 from worker.base.errors import InputError, NextSteps
 from worker.base.values import PartitionKey, partition_key
@@ -157,3 +157,25 @@ def _touched(places: Places, one: ShownFile) -> common_pb2.DataFile:
     if one.file.external or not places.inside(one.path).startswith(f"{FOLDER}/"):
         return one.file
     return common_pb2.DataFile(partition=one.file.partition)
+
+
+def alter(client: MetaClient, meta: catalog_pb2.Table, alteration: common_pb2.Alteration, since: int | None) -> None:
+    """Change columns and properties, from the version at which the client's requirements were judged.
+
+    Another change of the schema or settings since then is a conflict. `since`: the version whose rows the table must
+    still have; None: any.
+    """
+    intent = wire.TableIntent(
+        table_id=meta.table_id,
+        operation=common_pb2.OPERATION_ALTER,
+        schema_version=meta.schema_version,
+        read_version=meta.head_version,
+    )
+    change = common_pb2.Change(table_id=meta.table_id, alteration=alteration)
+    if since is not None:
+        change.unchanged_since = since
+    try:
+        with client.begin([intent]) as txn:
+            txn.commit([change])
+    except ConflictError as lost:
+        raise explained(lost, meta.name) from lost

@@ -26,7 +26,6 @@ from worker.iceberg.rest.answers import (
 )
 from worker.iceberg.rest.catalog import SEPARATOR, Catalog, namespace_of
 from worker.iceberg.rest.problems import NO_TABLE, RestError
-from worker.iceberg.rest.registrations import register
 from worker.iceberg.rest.shapes import (
     COMMIT_TABLE,
     COMMIT_TRANSACTION,
@@ -38,7 +37,7 @@ from worker.iceberg.rest.shapes import (
 from worker.iceberg.rest.shapes import NAMESPACE_PROPERTIES as PROPERTIES
 from worker.iceberg.rest.tables import commit_answer
 from worker.iceberg.rest.transactions import Transactions
-from worker.iceberg.rest.writes import Writes
+from worker.iceberg.rest.writes import Writes, register
 
 
 def create_namespace(catalog: Catalog, request: Request) -> Response:

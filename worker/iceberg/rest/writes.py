@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeVar
 from metaservice.client import (
     CommitOutcomeUnknownError,
     ExhaustedError,
+    GoneError,
     LakeTXError,
     MetaServiceError,
     NotFoundError,
@@ -21,7 +23,6 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.connection.table_view import TableView
 from worker.files.storage import make_folder, storage
-from worker.iceberg.commits.alterations import alter
 from worker.iceberg.commits.appends import (
     Append,
     abandon,
@@ -31,7 +32,7 @@ from worker.iceberg.commits.appends import (
     read_append,
     under_schema,
 )
-from worker.iceberg.commits.changes import change
+from worker.iceberg.commits.changes import alter, change
 from worker.iceberg.commits.columns import added_columns, check_same
 from worker.iceberg.commits.creates import check_table_id, create, create_with_rows, definition, give_up
 from worker.iceberg.commits.properties import (
@@ -53,7 +54,7 @@ from worker.iceberg.metadata.partitions import FIRST_PARTITION_ID
 from worker.iceberg.metadata.schemas import iceberg_schema, last_column_id
 from worker.iceberg.metadata.table_metadata import empty_metadata
 from worker.iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, no_namespace
-from worker.iceberg.rest.problems import NO_TABLE, RestError, cannot_rename, problem_of
+from worker.iceberg.rest.problems import NO_TABLE, RestError, cannot_rename, problem_of, taken
 from worker.iceberg.rest.tables import Loaded, StagedTable, data_path
 from worker.services.generated_files import FOLDER
 from worker.services.staged_tables import StagedTables
@@ -64,6 +65,11 @@ NOT_A_NAMESPACE: Final = "the namespace default shows the tables that are in non
 OWN_PLACE: Final = "a table lies in a folder of the warehouse that it gets: leave out the location"
 Answer = TypeVar("Answer")
 _log = logging.getLogger("laketx.iceberg")
+PLACE: Final = rf"/([0-9a-f-]{{36}})/{FOLDER}/{METADATA}/([0-9]+)-[0-9a-f]+\.metadata\.json"  # id, sequence number
+ELSEWHERE: Final = (
+    "a table is registered here by the metadata that this catalog showed last of it before it was dropped: "
+    "`laketx import iceberg` takes in other tables with their files"
+)
 
 
 class Writes:
@@ -370,3 +376,30 @@ def known_outcome(work: Callable[[], Answer]) -> Answer:
     except Exception as error:
         _log.exception("a commit ended with an error that was not foreseen")
         raise RestError(500, UNKNOWN, f"{type(error).__name__}: the server's log says more") from error
+
+
+def register(catalog: Catalog, namespace: str, name: str, place: str) -> None:
+    """Brings back the dropped table whose metadata this is, under the name that it had."""
+    client, whole = catalog.lake.client, Writes(catalog).free_name(namespace, name)
+    for thing, look_up in (("Table", client.get_table), ("View", client.get_view)):
+        try:
+            look_up(whole)
+        except NotFoundError:
+            continue
+        raise taken(thing, f"{namespace}.{name}", NO_TABLE)
+    found = re.fullmatch(re.escape(location_of(catalog.lake.warehouse)) + PLACE, uri_of(place))
+    if found is None:
+        raise refused(ELSEWHERE)
+    table_id, sequence = found[1], int(found[2])
+    dropped = next((one for one in client.find_dropped_tables(whole) if one.table_id == table_id), None)
+    if dropped is None:
+        raise refused(f"no table that was dropped as {whole} has that metadata; a table comes back under its own name")
+    if sequence != sequence_of(dropped.head_version):
+        raise refused(
+            f"{whole} was changed after the snapshot {sequence}: register its last metadata, or bring it back with "
+            "`laketx table undrop` and restore that version"
+        )
+    try:
+        client.undrop_table(table_id)
+    except (GoneError, NotFoundError) as error:
+        raise RestError(400, "BadRequestException", f"{whole} can't come back: {error}") from error

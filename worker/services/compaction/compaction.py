@@ -10,24 +10,31 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, LakeTXError, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
 from worker.arrow.scan.deleted_row_ids import hidden_ids
 from worker.arrow.scan.file_rows import InputFile, input_file
 from worker.arrow.scan.inlined_rows import fetch_entries
-from worker.arrow.scan.written_schemas import WrittenSchemas
+from worker.arrow.scan.plans import WrittenSchemas
 from worker.base.errors import InputError, lost_race
+from worker.base.lazy_modules import LazyModule
 from worker.base.values import moment_of
 from worker.commit.stages import Stage
 from worker.commit.transaction import Commit
+from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.services.compaction.chunks import Chunk, Settings
 from worker.services.compaction.groups import Group, GroupOutcome, is_delta, planned_groups
 from worker.services.compaction.jobs import Job, Runner
 from worker.services.compaction.orders import ORDERS, Order, check_order
-from worker.services.compaction.runners import runner_of
+from worker.services.compaction.processes import Processes
+
+if TYPE_CHECKING:
+    from worker.services.compaction import spark_executors
+else:
+    spark_executors = LazyModule("worker.services.compaction.spark_executors")
 
 FILE_BYTES_TARGET: Final = 128 << 20
 LOOK_EVERY_S: Final = 0.2
@@ -286,3 +293,15 @@ def input_files(table: TableView, written: WrittenSchemas, group: Group) -> list
         input_file(table, written, entry.file, entry.data_version, ids or None)
         for entry, ids in zip(newest_first, hidden, strict=True)
     ][::-1]
+
+
+def runner_of(lake: Connection) -> Runner:
+    """Processes of this machine; the executors of a Spark session that has them elsewhere."""
+    if lake.uses_spark and spark_executors.are_elsewhere(lake.spark):
+        return on_spark(lake)
+    return Processes()
+
+
+def on_spark(lake: Connection) -> Runner:
+    """The executors of the lake's session, which is started if there is none."""
+    return spark_executors.SparkExecutors(lake.spark)

@@ -21,11 +21,10 @@ from protos.laketx.v1 import common_pb2, maintenance_pb2
 from worker.arrow.scan.plans import entries_of
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
-from worker.services.compaction.compaction import Options, staged
+from worker.services.compaction.compaction import Options, runner_of, staged
 from worker.services.compaction.groups import OPERATIONS, Group
 from worker.services.compaction.jobs import Job, Runner
 from worker.services.compaction.orders import ORDERS, Order
-from worker.services.compaction.runners import runner_of
 
 TASKS_AT_ONCE: Final = 2
 IDLE_S: Final = 5.0
