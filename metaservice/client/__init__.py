@@ -1,10 +1,14 @@
 """The typed client of MetaService: errors decoded from their stable reasons, retries limited per kind."""
 
 from metaservice.client.catalog import (
+    KEY_SCOPE,
+    PROFILE_NAMES,
+    KeyScope,
     add_column,
     comment_column,
     default_column,
     drop_column,
+    key_scope,
     move_column,
     relax_column,
     rename_column,
@@ -29,9 +33,7 @@ from metaservice.client.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from metaservice.client.key_scope import KEY_SCOPE, KeyScope, key_scope
 from metaservice.client.meta_client import BatchOutcome, MetaClient
-from metaservice.client.profiles import PROFILE_NAMES
 from metaservice.client.transaction import Transaction
 from metaservice.shared.ids import uuid7
 

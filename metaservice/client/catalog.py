@@ -8,11 +8,22 @@ client.alter_columns(table.table_id, add_column("note", "string"), rename_column
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal
 
 from metaservice.client import features
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
+
+# as the wire takes them, the default first
+PROFILE_NAMES: Final = (
+    "maxcompute",
+    "delta_serializable",
+    "delta_write_serializable",
+    "row_level",
+)
+KEY_SCOPE: Final = "key.scope"  # the property
+KeyScope = Literal["table", "partition"]
 
 
 class CatalogCalls(Caller):
@@ -263,3 +274,16 @@ def default_column(path: str, default_sql: str) -> common_pb2.SchemaChange:
 
 def comment_column(path: str, comment: str) -> common_pb2.SchemaChange:
     return common_pb2.SchemaChange(comment=common_pb2.CommentColumn(path=path, comment=comment))
+
+
+def key_scope(table: catalog_pb2.Table) -> KeyScope | None:
+    """Where the primary key is unique: in the table or a partition; None without a key.
+
+    If no property says it, the columns do.
+    """
+    if not table.primary_key:
+        return None
+    said = table.properties.get(KEY_SCOPE)
+    if said == "table" or (said != "partition" and set(table.partition_columns) <= set(table.primary_key)):
+        return "table"
+    return "partition"

@@ -1,13 +1,15 @@
-"""The process of a service: its clocks, its limits, how it ends."""
+"""The process of a service: its clocks, its limits, how it ends, and the process that verifies its backups."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import logging
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from metaservice.shared.log import BROKEN, FENCED, LEASE_LOST, event
+from metaservice.store.backups.repository import Verification
 from metaservice.store.port import StoreFenced
 
 EXIT_BROKEN = 70
@@ -133,3 +136,34 @@ def make_private(folder: Path) -> None:
 def say_listening(address: str) -> None:
     sys.stdout.write(f"listening on {address}\n")
     sys.stdout.flush()
+
+
+class VerifyingProcess:
+    """Verifies a backup in a separate process: what a damaged one does to its reader is not done to the service.
+
+    At most one at a time; `stop` may come from another thread.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._running: subprocess.Popen[str] | None = None
+
+    def verify(self, repository: str, backup_id: str) -> Verification:
+        """Raises OSError if that could not be found out."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "metaservice", "backups", "verify", repository, "--backup", backup_id]
+        command += ["--scratch", str(self._scratch), "--json"]
+        self._running = subprocess.Popen(  # noqa: S603 - this Python, no shell
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        said, errors = self._running.communicate()
+        code, self._running = self._running.returncode, None
+        try:
+            return Verification(**json.loads(said))
+        except (ValueError, TypeError):
+            raise OSError(f"the verification ended with {code}: {errors.strip()[-500:]}") from None
+
+    def stop(self) -> None:
+        running = self._running
+        if running is not None:
+            running.kill()

@@ -15,7 +15,6 @@ from metaservice.metrics import Metric, Reading
 from metaservice.rpc.observe.call_records import Recorder
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.rpc.services.calls import UseCases
-from metaservice.server.backup_verification import VerifyingProcess
 from metaservice.server.ha.leadership import Leadership, StoreWatch
 from metaservice.server.ha.standby import StandbyProcess, stand_by
 from metaservice.server.identity import known_callers, own_credentials, owner_socket
@@ -24,6 +23,7 @@ from metaservice.server.process import (
     EXIT_UNUSABLE,
     STOP_SIGNALS,
     RealClocks,
+    VerifyingProcess,
     end_on_lost_thread,
     fail_stop,
     keep_files_private,
@@ -44,10 +44,8 @@ from metaservice.service.compaction.compactions import Compactions
 from metaservice.service.compaction.layouts import Layouts
 from metaservice.service.compaction.maintenance import Maintenance
 from metaservice.service.compaction.scheduling import Scheduler
-from metaservice.service.decider.clockguard import Uptime, unknown_uptime
-from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.clocks import Clocks, StallDetector, Uptime, unknown_uptime
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.stall_detector import StallDetector
 from metaservice.service.operate.access import Access
 from metaservice.service.operate.backup import BackupPlace
 from metaservice.service.operate.backup_schedule import BackupSchedule

@@ -10,7 +10,7 @@ import pytest
 from laketx import Lake, Table, connect
 from metaservice.client import uuid7
 from metaservice.rpc.convert.joined_rows import joined_entries
-from metaservice.service.read.answer_memory import NOTHING, PIECE_BYTES, Answered, AnswerMemory
+from metaservice.service.read.plan_caches import NOTHING, PIECE_BYTES, Answered, AnswerMemory
 from metaservice.shared.arrow_streams import join_streams
 from protos.laketx.v1 import common_pb2, read_pb2, transaction_pb2
 from worker.arrow.scan.inlined_rows import content_of, rows_in

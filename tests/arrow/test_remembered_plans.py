@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from laketx import Lake, Table, connect
-from metaservice.service.read.answer_memory import NOTHING, PIECE_BYTES, AnswerMemory
+from metaservice.service.read.plan_caches import NOTHING, PIECE_BYTES, AnswerMemory
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import common_pb2
 from worker.arrow.scan.inlined_rows import content_of

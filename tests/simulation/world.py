@@ -18,9 +18,8 @@ from metaservice.core.table.schema import Column
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.compaction.layouts import Layouts
 from metaservice.service.compaction.maintenance import Maintenance
-from metaservice.service.decider.clockguard import ClockGuard
+from metaservice.service.decider.clocks import ClockGuard, StallDetector
 from metaservice.service.decider.decider import Answer, Decider, Job
-from metaservice.service.decider.stall_detector import StallDetector
 from metaservice.service.decider.state import State
 from metaservice.service.read.reads import Reads
 from metaservice.service.read.timeline import Timeline, VersionFilter

@@ -6,8 +6,7 @@ from functools import partial
 import pytest
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.service.decider.decider import Answer, ContinueNextGroup, Decider
-from metaservice.service.decider.stamps import Stamped
+from metaservice.service.decider.decider import Answer, ContinueNextGroup, Decider, Stamped
 from metaservice.service.decider.state import State
 from metaservice.store.engines.memory import MemoryStore
 

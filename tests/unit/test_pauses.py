@@ -11,7 +11,7 @@ from metaservice.core.compaction.policy import Options
 from metaservice.core.compaction.tasks import Task, TaskState
 from metaservice.core.errors import MetaError
 from metaservice.core.table.model import Change, Operation
-from metaservice.service.decider.stall_detector import StallDetector
+from metaservice.service.decider.clocks import StallDetector
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.shared.log import LEASES_RENEWED

@@ -11,8 +11,7 @@ from metaservice.core.quotas import Quota
 from metaservice.rpc.observe import refusal_log
 from metaservice.rpc.observe.refusal_log import RefusalLog
 from metaservice.rpc.pipeline.rate_limits import Rates
-from metaservice.service.decider.usage import Usage
-from metaservice.service.operate.quota_use import QuotaUse, QuotaUses
+from metaservice.service.decider.usage import QuotaUse, QuotaUses, Usage
 
 SLOW = 1  # a second: none comes while a test runs
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from metaservice.core.commit.digests import check_digests
 from metaservice.core.commit.row_level import check_key_sets
-from metaservice.core.errors import invalid
+from metaservice.core.errors import MetaError, invalid
 from metaservice.core.table.meta import TableMeta
-from metaservice.core.table.model import COMPACTIONS, ROW_CHANGES, SCOPED, Change, FileKind, Group, Live, Operation
+from metaservice.core.table.model import (
+    COMPACTIONS,
+    ROW_CHANGES,
+    SCOPED,
+    Change,
+    Entry,
+    FileKind,
+    Group,
+    Live,
+    Operation,
+)
 from metaservice.core.table.snapshots import Snapshots
+
+VERIFY = "compaction.verify"
 
 
 def check(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
@@ -151,3 +162,37 @@ def run_between(files: Mapping[str, Live], inputs: Sequence[str]) -> list[str]:
     versions = [files[path].data_version for path in inputs if path in files]
     low, high = min(versions), max(versions)
     return [path for path, live in files.items() if low <= live.data_version <= high]
+
+
+def check_digests(group: Group, outputs: Mapping[str, Entry], meta: TableMeta) -> None:
+    """Refuses a group whose outputs don't hold the rows of its inputs.
+
+    Given counts and digests are always compared. With the property set to `true` both digests are required; if it isn't
+    set, a compaction without digests is accepted.
+    """
+    written = sum(outputs[path].rows for path in group.outputs)
+    given = (bool(group.input_digest), bool(group.output_digest))
+    asked = meta.properties.get(VERIFY) == "true"
+    if any(given) != all(given) or (asked and not all(given)):
+        raise invalid("COMPACTION_DIGEST_MISSING", **_facts(group))
+    counted = all(count in (None, written) for count in (group.input_rows, group.output_rows))
+    if not counted or group.input_digest != group.output_digest:
+        raise _mismatch(group, written)
+
+
+def _mismatch(group: Group, written: int) -> MetaError:
+    said = {
+        "input_rows": group.input_rows,
+        "output_rows": group.output_rows,
+        "input_digest": group.input_digest.hex() or None,
+        "output_digest": group.output_digest.hex() or None,
+    }
+    facts = {**_facts(group), "rows": written, **{name: value for name, value in said.items() if value is not None}}
+    return invalid(
+        "COMPACTION_DIGEST_MISMATCH",
+        **facts,
+    )
+
+
+def _facts(group: Group) -> dict[str, object]:
+    return {"partition": group.partition, "bucket": group.bucket}

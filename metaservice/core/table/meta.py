@@ -9,10 +9,11 @@ from hashlib import blake2b
 from typing import Final
 
 from metaservice.core import limits
-from metaservice.core.errors import invalid
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.key_scope import key_scope
 from metaservice.core.table.partitions import Partitioning
-from metaservice.core.table.properties import check_alterable, check_property_name
-from metaservice.core.table.schema import Column, Schema, evolve
+from metaservice.core.table.properties import KEY_SCOPE, check_alterable, check_property_name
+from metaservice.core.table.schema import Column, Schema, evolve, replace_schema
 from metaservice.core.table.schema_changes import Comment, Default, SchemaChange
 
 FINGERPRINT_BYTES: Final = 16
@@ -206,3 +207,31 @@ class Namespace:
     properties: Mapping[str, str] = field(default_factory=dict)
     create_time_us: int = 0
     digest: bytes = b""
+
+
+def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
+    """The table's metadata under a new definition: id, name and history stay."""
+    if before.buckets != wanted.buckets:
+        raise MetaError(
+            ErrorKind.BLOCKED,
+            "REPLACE_CHANGES_LAYOUT",
+            "the number of buckets can't change: drop the table and create it again",
+            buckets=before.buckets,
+        )
+    scope = key_scope(before.primary_key, before.partitioning.names, before.properties)
+    if wanted.properties.get(KEY_SCOPE, scope) != scope:
+        raise MetaError(
+            ErrorKind.BLOCKED,
+            "REPLACE_CHANGES_LAYOUT",
+            "the key's scope can't change: drop the table and create it again",
+            key_scope=scope,
+        )
+    kept = {name: value for name, value in before.properties.items() if name == KEY_SCOPE}
+    settings = replace(
+        before,
+        profile=wanted.profile,
+        properties={**wanted.properties, **kept},
+        features=wanted.features,
+        comment=wanted.comment,
+    )
+    return settings.with_schema(replace_schema(before.schema, wanted.schema))

@@ -11,7 +11,7 @@ import grpc
 from metaservice.core.errors import MetaError
 from metaservice.metrics import CallMetrics
 from metaservice.rpc.handlers import Call, Continuation, Handler, wrapping
-from metaservice.service.decider.failures import as_refusal
+from metaservice.service.decider.decider import as_refusal
 
 
 class CallMetricsInterceptor(grpc.ServerInterceptor):

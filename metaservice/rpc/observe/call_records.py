@@ -18,9 +18,7 @@ from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError
 from metaservice.rpc.auth.authorization import CallContext
 from metaservice.rpc.handlers import Call
-from metaservice.service.decider.decider import Answer, Decider, Job, Sink
-from metaservice.service.decider.failures import as_refusal
-from metaservice.service.decider.stamps import Stamped
+from metaservice.service.decider.decider import Answer, Decider, Job, Sink, Stamped, as_refusal
 from metaservice.shared.call_attributes import NOTHING, Subject, subject_of
 from protos.laketx.v1 import transaction_pb2
 

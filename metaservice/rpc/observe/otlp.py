@@ -24,7 +24,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from metaservice.core.errors import MetaError
 from metaservice.metrics import METRICS, Histogram, Metric, Metrics, by_labels
 from metaservice.rpc.observe.call_records import CONFLICT, OK, Record, answer_of, conflict_rule
-from metaservice.service.decider.stamps import Stamped
+from metaservice.service.decider.decider import Stamped
 from metaservice.shared import telemetry
 
 GATHER_S: Final = 0.05

@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from metaservice.metrics import METRICS, Histogram, Metric, Readings, Value, by_labels
-from metaservice.service.decider.failures import as_refusal
+from metaservice.service.decider.decider import as_refusal
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 READ_TIMEOUT_S: Final = 10.0

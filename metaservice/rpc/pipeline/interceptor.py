@@ -28,7 +28,7 @@ from metaservice.rpc.pipeline.activity import Activity
 from metaservice.rpc.pipeline.open_streams import Streams
 from metaservice.rpc.pipeline.rate_limits import Rates
 from metaservice.rpc.pipeline.thread_pools import Lane, Seat
-from metaservice.service.decider.failures import as_refusal
+from metaservice.service.decider.decider import as_refusal
 
 PRINCIPAL: Final = "x-laketx-principal"
 PRINCIPAL_CHARS_MAX: Final = 128

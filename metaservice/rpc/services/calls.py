@@ -14,9 +14,8 @@ from typing import NoReturn, TypeVar
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError, invalid
-from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.meta import TableMeta, replaced
 from metaservice.core.table.model import Change, Conflict, Entry, Operation, TableCommit
-from metaservice.core.table.replacing import replaced
 from metaservice.rpc.convert import answers, wire, wire_catalog, wire_changes, wire_entries, wire_tasks
 from metaservice.service.commit import judging
 from metaservice.service.commit.importing import Imports

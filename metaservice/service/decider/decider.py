@@ -18,14 +18,48 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.metrics import DeciderMetrics
 from metaservice.service.decider.group_commit_delay import GroupCommitDelay
-from metaservice.service.decider.stamps import Stamped
 from metaservice.service.decider.state import State
-from metaservice.store.port import StoreFailed
+from metaservice.store.port import StoreFailed, StoreUnusable
 
 T = TypeVar("T")
 Answer = tuple[Any, object]
 Sink = Callable[[Sequence[Answer]], object]
 Job = tuple[Sink, Any, Callable[[], object]]
+
+
+class Stamped:
+    """A job that notes its times for traces, in nanoseconds of `time.perf_counter_ns`; 0: it did not come to that."""
+
+    __slots__ = ("asked_ns", "begun_ns", "decided_ns", "jobs", "note", "run", "sync_ns", "synced_ns", "turns")
+
+    def __init__(self, run: Callable[[], object], note: Callable[[Stamped], object]) -> None:
+        """`note` is called when it is decided, on the decider's thread."""
+        self.run = run
+        self.note = note
+        self.asked_ns = time.perf_counter_ns()
+        self.begun_ns = self.decided_ns = self.sync_ns = self.synced_ns = 0
+        self.turns = 0
+        self.jobs = 0  # of the group that decided it
+
+    def __call__(self) -> object:
+        self.begun_ns = self.begun_ns or time.perf_counter_ns()
+        self.turns += 1
+        try:
+            answer = self.run()
+        except MetaError:
+            self._decided()
+            raise
+        self._decided()
+        return answer
+
+    def _decided(self) -> None:
+        self.decided_ns = time.perf_counter_ns()
+        self.note(self)
+
+    def goes_on(self, run: Callable[[], object] | None) -> Stamped:
+        """The same job in its next turn."""
+        self.run = run or self.run
+        return self
 
 
 class ContinueNextGroup(Exception):  # noqa: N818 - no error: a job goes on in the next group
@@ -251,3 +285,13 @@ class Decider:
 def _refuse(jobs: Sequence[Job], refusal: MetaError) -> None:
     for sink, token, _ in jobs:
         sink([(token, refusal)])
+
+
+def as_refusal(error: Exception) -> Exception:
+    """A store's failure as a refusal; any other error unchanged."""
+    if isinstance(error, StoreFailed):
+        return MetaError(ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store is being reopened: ask again")
+    if isinstance(error, StoreUnusable):
+        facts: dict[str, object] = dict(error.facts)
+        return MetaError(ErrorKind.CORRUPT, error.reason, "", **facts)
+    return error

@@ -17,16 +17,13 @@ from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.staged_names import is_unborn
-from metaservice.service.decider.accessbook import AccessBook
+from metaservice.service.decider.books import AccessBook, MarkBook, PinBook
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
-from metaservice.service.decider.markbook import MarkBook
 from metaservice.service.decider.names import AnyCase
-from metaservice.service.decider.pinbook import PinBook
-from metaservice.service.decider.snapshots import StoreSnapshots, TableState
+from metaservice.service.decider.snapshots import StoreSnapshots, TableState, WinnerFilesCache
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.decider.usage import Usage, staged_bytes
 from metaservice.service.decider.views import TableView, Views
-from metaservice.service.decider.winner_files import WinnerFilesCache
 from metaservice.store import external_files, formats, index_migrations, keys
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end

@@ -1,19 +1,21 @@
-"""The use of memory by principal: open transactions, pins, staged files and their bytes.
+"""The use of memory by principal: open transactions, pins, staged files and their bytes; the use of each quota.
 
 The decider's thread changes it; any thread can read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core import quotas
-from metaservice.core.quotas import Quota
+from metaservice.core.quotas import DEFAULTS, Quota
 from metaservice.core.table.model import Entry
 
 ENTRY_BYTES: Final = 512  # of one staged entry, beside its path and payload, which are held twice once they are stored
 COUNTED: Final = (quotas.TRANSACTIONS, quotas.PINS, quotas.STAGED_FILES, quotas.STAGED_BYTES)
+Count = Callable[[], tuple[int, Mapping[str, int]]]  # of all together, and by principal
 
 
 class Share:
@@ -89,3 +91,38 @@ def staged_bytes(entries: Sequence[Entry]) -> int:
     for entry in entries:
         size += ENTRY_BYTES + 2 * (len(entry.path) + len(entry.payload)) + len(entry.content)
     return size
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """One quota; the wire's QuotaUse describes the fields."""
+
+    quota: str
+    used: int
+    limit: int
+    principal: str
+    principal_used: int
+    principal_limit: int
+
+
+class QuotaUses:
+    """All quotas, in the order in which they are defined, read when an operator asks: calls pay nothing for it.
+
+    Of each it shows only the principal that uses most: there may be thousands, and clients choose the names.
+    """
+
+    def __init__(self) -> None:
+        self._counted: dict[str, tuple[Quota, Count]] = {}
+
+    def add(self, limits: Mapping[str, Quota], counts: Mapping[str, Count]) -> None:
+        """Registers a counter; called before any request."""
+        self._counted.update({name: (limits[name], count) for name, count in counts.items()})
+
+    def list(self) -> list[QuotaUse]:
+        return [_read(name, *self._counted[name]) for name in DEFAULTS if name in self._counted]
+
+
+def _read(name: str, quota: Quota, count: Count) -> QuotaUse:
+    used, shares = count()
+    principal, most = max(shares.items(), key=lambda share: share[1], default=("", 0))
+    return QuotaUse(name, used, quota.most, principal, most, quota.each)

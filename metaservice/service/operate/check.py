@@ -16,10 +16,16 @@ from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import TableMeta
-from metaservice.service.operate.check_imports import check_entry, check_foreign_uses, check_imports
-from metaservice.service.operate.check_inlined import check_inlined
-from metaservice.service.operate.check_marks import check_marks
-from metaservice.service.operate.check_ranges import Beside, Ranges, last_row_id
+from metaservice.service.operate.record_checks import (
+    Beside,
+    Ranges,
+    check_entry,
+    check_foreign_uses,
+    check_imports,
+    check_inlined,
+    check_marks,
+    last_row_id,
+)
 from metaservice.service.operate.replay import (
     NOT_KNOWN,
     Happening,

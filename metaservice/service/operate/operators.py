@@ -43,14 +43,12 @@ from metaservice.metrics import (
     TASKS_QUEUED,
     Metrics,
 )
-from metaservice.service.decider.clockguard import ClockGuard, ClockHold
-from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.clocks import ClockGuard, ClockHold, Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.usage import COUNTED
+from metaservice.service.decider.usage import COUNTED, QuotaUse, QuotaUses
 from metaservice.service.operate.backup import BackupPlace, Backups
 from metaservice.service.operate.backup_schedule import BackupHealth
 from metaservice.service.operate.check import CheckProgress, StoreCheck
-from metaservice.service.operate.quota_use import QuotaUse, QuotaUses
 from metaservice.store.history import put_purge_hold, read_purge_hold
 
 SESSION = "/laketx.v1.TransactionService/Session"

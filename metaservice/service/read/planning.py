@@ -9,11 +9,10 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.predicates import Predicate
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.views import TableView
-from metaservice.service.read.answer_memory import AnswerMemory
 from metaservice.service.read.increments import Increment, difference, log, logical_before
+from metaservice.service.read.plan_caches import AnswerMemory, StatsMemory
 from metaservice.service.read.reads import Reads, Resolved
 from metaservice.service.read.scan import Scan, Wanted
-from metaservice.service.read.stats_memory import StatsMemory
 from metaservice.store.port import StoreCursor
 
 

@@ -19,9 +19,8 @@ from metaservice.core.errors import BrokenInvariantError, ErrorKind, MetaError
 from metaservice.core.table.predicates import TRUE, Predicate, truth
 from metaservice.core.table.pruning import NO_PRUNING, Pruning, Row, Test, choose, conjuncts, exactly, leading_values
 from metaservice.service.decider.views import TableView
-from metaservice.service.read.answer_memory import NOTHING, Answered, AnswerMemory
 from metaservice.service.read.increments import added_by
-from metaservice.service.read.stats_memory import Part, Seen, SeenPartition, StatsMemory
+from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Part, Seen, SeenPartition, StatsMemory
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.plans import StoredEntry, decode_few_added, decode_stored, inlined_content, removed_of

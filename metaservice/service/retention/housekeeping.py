@@ -26,8 +26,7 @@ from metaservice.core import limits
 from metaservice.core.commit.transaction import TxnState
 from metaservice.core.retention.kept import is_held, retain_us
 from metaservice.core.table.model import Entry
-from metaservice.service.decider.clockguard import ClockGuard, Uptime, unknown_uptime
-from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.clocks import ClockGuard, Clocks, Uptime, unknown_uptime
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView

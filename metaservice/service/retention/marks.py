@@ -15,7 +15,7 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.store import keys
-from metaservice.store.records.tags_and_cursors import encode_cursor, encode_tag
+from metaservice.store.records.retention import encode_cursor, encode_tag
 
 Mark = TypeVar("Mark", Tag, Cursor)
 

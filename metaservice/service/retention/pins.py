@@ -19,7 +19,7 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.store import keys
-from metaservice.store.records.pins import encode_pin
+from metaservice.store.records.retention import encode_pin
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.transaction import Txn, txn_time_ms
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.key_scope import check_key_scope
-from metaservice.core.table.meta import Alteration, TableMeta
+from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
-from metaservice.core.table.replacing import replaced
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent

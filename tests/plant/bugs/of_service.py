@@ -76,12 +76,12 @@ BUGS: Final = (
     ),
     Bug(
         "a clock that jumped between two runs is believed",
-        SERVICE + "decider/clockguard.py",
+        SERVICE + "decider/clocks.py",
         (("        self._hold(jump_ms)\n", ""),),
     ),
     Bug(
         "leases run out while the service stands still",
-        SERVICE + "decider/stall_detector.py",
+        SERVICE + "decider/clocks.py",
         (("            self._decider.state.start_leases()\n", ""),),
     ),
     Bug(
@@ -142,7 +142,7 @@ BUGS: Final = (
     ),
     Bug(
         "rows that come joined are those of an older version",
-        SERVICE + "read/answer_memory.py",
+        SERVICE + "read/plan_caches.py",
         (
             ("self._joined.get(piece)", "self._joined.get(piece[:99])"),
             ("self._joined[piece] = joined", "self._joined[piece[:99]] = joined"),
