@@ -14,7 +14,7 @@ from benchmarks.words import chosen
 from metaservice.client import MetaClient
 from metaservice.core.access import Identity, Role
 from metaservice.rpc.auth import rights
-from metaservice.rpc.auth.rights import Caller
+from metaservice.rpc.auth.caller import Caller
 from metaservice.server.identity import OWNER_SOCKET
 from metaservice.server.settings import read_settings
 from metaservice.server.store_opening import OpenState

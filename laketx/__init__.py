@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         uuid7,
     )
     from worker.base.errors import InputError
-    from worker.commit.transaction import Commit
+    from worker.commit.writes import Commit
 
     __version__: str
 
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Commit": "worker.commit.transaction",
+    "Commit": "worker.commit.writes",
     "HistoryEntry": "laketx.table",
     "InputError": "worker.base.errors",
     "Lake": "laketx.lake",

@@ -19,7 +19,7 @@ from worker.arrow.write.python_rows import of_dicts
 from worker.base.errors import InputError
 from worker.commit.noted_reads import Notes
 from worker.commit.rows_read import declares_all, reads_elsewhere, reads_of, with_reads
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 
 if TYPE_CHECKING:
     from polars import LazyFrame

@@ -27,7 +27,8 @@ from worker.arrow.write.input_rows import is_constant
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.commit.conflict_policies import OnConflict, check_policy
-from worker.commit.transaction import Commit, app_version_of, run_writes
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Commit, app_version_of
 from worker.connection.lake_connection import Connection
 from worker.files.arrow_types import wire_columns
 from worker.files.external_paths import plain_path

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from worker.base.logs import log
-from worker.commit.transaction import Commit
+from worker.commit.writes import Commit
 
 Row = Mapping[str, Any]
 

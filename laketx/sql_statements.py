@@ -12,7 +12,7 @@ from protos.laketx.v1 import common_pb2, transaction_pb2
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.commit.stages import Stage, Staged
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.files.storage import remove_folder

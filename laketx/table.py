@@ -30,7 +30,8 @@ from worker.base.lazy_modules import LazyModule
 from worker.base.schema import check_name, create_statement, path_of
 from worker.base.values import moment_of
 from worker.commit.conflict_policies import check_policy
-from worker.commit.transaction import Commit, Write, WriteOptions, run_writes
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Commit, Write, WriteOptions
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.connection.versions import version_of

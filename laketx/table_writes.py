@@ -18,7 +18,7 @@ from worker.base.lazy_modules import LazyModule
 from worker.commit import scopes
 from worker.commit.conflict_policies import OnConflict
 from worker.commit.scopes import Partitions
-from worker.commit.transaction import Write, WriteOptions, app_version_of
+from worker.commit.writes import Write, WriteOptions, app_version_of
 from worker.connection.table_view import TableView
 from worker.connection.versions import version_of
 

@@ -21,7 +21,8 @@ from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.commit.noted_reads import EVERYTHING
 from worker.commit.rows_read import each_table_once
-from worker.commit.transaction import Commit, Write, WriteOptions, run_writes
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Commit, Write, WriteOptions
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView, write_rules
 from worker.files.storage import remove_folder

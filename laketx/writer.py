@@ -24,7 +24,7 @@ from laketx.pending_rows import APPLIED, Group, PendingRow, Row
 from metaservice.client.threads import start_thread
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.commit.transaction import Commit
+from worker.commit.writes import Commit
 
 FLUSH_ROWS: Final = 1_000
 FLUSH_MS: Final = 20.0

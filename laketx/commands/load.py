@@ -24,7 +24,8 @@ from worker.arrow.write.writes import plan_append, plan_overwrite, plan_upsert
 from worker.base import progress_bars
 from worker.base.values import python_value
 from worker.commit.conflict_policies import OnConflict, check_policy, said_policy
-from worker.commit.transaction import Commit, Write, app_version_of, run_writes
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Commit, Write, app_version_of
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema, wire_columns
 from worker.formats.source_files import STDIN, WITH_SCHEMA, Meter, Source, Target

@@ -21,7 +21,7 @@ import pytest
 from laketx import InputError, Lake, connect
 from laketx.pending_rows import Row
 from laketx.writer import TableWriter
-from worker.commit.transaction import Commit
+from worker.commit.writes import Commit
 
 ROOT = Path(__file__).parents[2]
 

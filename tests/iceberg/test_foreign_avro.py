@@ -20,7 +20,8 @@ from metaservice.shared.column_types import Atomic, Type
 from metaservice.shared.column_types import Decimal as DecimalType
 from tests.iceberg.foreign_avro import NULLS, RECURSIVE, avro, record
 from worker.formats.avro import AvroLimits, read_avro
-from worker.formats.avro_values import AvroError, Field, Fields, Kind
+from worker.formats.avro_readers import AvroError
+from worker.formats.avro_values import Field, Fields, Kind
 from worker.iceberg.commits.manifests import ENTRY, LISTED
 from worker.iceberg.metadata.avro_bytes import whole
 from worker.iceberg.metadata.avro_files import entry_schema, list_schema

@@ -11,7 +11,8 @@ from laketx import Lake, Table
 from metaservice.client import ConflictError, uuid7
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import stored_rows
-from worker.commit.transaction import Write, run_writes
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Write
 from worker.dataframes.catalog_changes import plan_delete, plan_update
 from worker.dataframes.catalog_writes import CatalogWrite, stage_catalog_write
 from worker.dataframes.frame_writes import plan_insert, plan_overwrite

@@ -10,7 +10,7 @@ from protos.laketx.v1 import common_pb2, read_pb2
 from worker.base.errors import InputError
 from worker.commit.noted_reads import NotedRead, Notes
 from worker.commit.stages import Stage, Staged
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 from worker.connection.table_view import TableView, write_rules
 
 EVERYTHING: Final = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
 from worker.base.values import partition
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 from worker.connection.table_view import TableView
 from worker.connection.versions import zone_of
 

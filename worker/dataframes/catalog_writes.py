@@ -32,7 +32,8 @@ from worker.commit import spans
 from worker.commit.conflict_policies import said_policy
 from worker.commit.rows_read import RowsRead
 from worker.commit.stages import Stage, Staged
-from worker.commit.transaction import ATTEMPTS_MAX, BACKOFF, PLANNED_AGAIN, Commit, Write, WriteOptions
+from worker.commit.transaction import ATTEMPTS_MAX, BACKOFF, PLANNED_AGAIN
+from worker.commit.writes import Commit, Write, WriteOptions
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.spark import session

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from protos.laketx.v1 import common_pb2
 from worker.commit.rows_read import EVERYTHING, RowsRead, declares_all, reader, without_data
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 from worker.connection.table_view import TableView
 from worker.spark.session import ReadElsewhere, has_jar, plan_text, reads_by_jar, reads_elsewhere_by_jar
 

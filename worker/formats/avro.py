@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from worker.formats.avro_values import AvroError, Fields, Record, record_reader, whole_number
+from worker.formats.avro_readers import AvroError, Record, whole_number
+from worker.formats.avro_values import Fields, record_reader
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16

@@ -5,31 +5,36 @@ The functions that do so are made once for each file, from its schema.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from decimal import Context, Decimal
 from enum import Enum
 from typing import Any, Final
 
-from worker.base.values import EPOCH, MICROSECOND
+from worker.formats.avro_readers import (
+    LOGICAL,
+    READS,
+    SKIPS,
+    TEXT_BYTES_MAX,
+    AvroError,
+    Read,
+    Record,
+    Skip,
+    decimal_of,
+    fixed_of,
+    mapped_of,
+    pairs_of,
+    read_null,
+    record_of,
+    skip_all,
+    skip_bytes,
+    skip_list,
+    skip_sized,
+    skip_union,
+    union_of,
+)
 
 DEPTH_MAX: Final = 32
 NODES_MAX: Final = 20_000  # of a schema, each as often as a record has it
-PAIRS_MAX: Final = 20_000  # of one map by column ids
-TEXT_BYTES_MAX: Final = 1 << 20
-DECIMAL_BYTES_MAX: Final = 32
-VARINT_BITS: Final = 64
-EXACT: Final = Context(prec=76)
-
-Record = dict[str, Any]
-Read = Callable[[bytes, int], tuple[Any, int]]  # from where to where
-Skip = Callable[[bytes, int], int]
-
-
-class AvroError(ValueError):
-    """What is wrong with a file."""
 
 
 class Kind(Enum):
@@ -58,116 +63,10 @@ def record_reader(schema: Any, fields: Fields) -> Read:
     return _Compiler().record(schema, fields, 0)
 
 
-def whole_number(raw: bytes, at: int) -> tuple[int, int]:
-    """An int or a long, and where it ends."""
-    byte = raw[at]
-    at += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at
-    found, shift = byte & 0x7F, 7
-    while byte >= 0x80:
-        byte = raw[at]
-        at += 1
-        found |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > VARINT_BITS + 6:
-            raise AvroError("a number of it is too long")
-    if found >> VARINT_BITS:
-        raise AvroError("a number of it is too large")
-    return (found >> 1) ^ -(found & 1), at
-
-
-def _skip_number(raw: bytes, at: int) -> int:
-    while raw[at] > 0x7F:
-        at += 1
-    return at + 1
-
-
-def _sized(raw: bytes, at: int) -> tuple[bytes, int]:
-    size, at = whole_number(raw, at)
-    if not 0 <= size <= len(raw) - at:
-        raise AvroError("a value of it is cut off")
-    if size > TEXT_BYTES_MAX:
-        raise AvroError(f"a value of it has {size} bytes")
-    return raw[at : at + size], at + size
-
-
-def _skip_sized(raw: bytes, at: int) -> int:
-    size = raw[at]
-    if size < 0x80:
-        at += 1
-        size = (size >> 1) ^ -(size & 1)
-    else:
-        size, at = whole_number(raw, at)
-    if not 0 <= size <= len(raw) - at:
-        raise AvroError("a value of it is cut off")
-    return at + size
-
-
-def _text(raw: bytes, at: int) -> tuple[str, int]:
-    found, at = _sized(raw, at)
-    return found.decode(), at
-
-
-def _flag(raw: bytes, at: int) -> tuple[bool, int]:
-    return raw[at] != 0, at + 1
-
-
-def _null(_raw: bytes, at: int) -> tuple[None, int]:
-    return None, at
-
-
-def _packed(form: str) -> Read:
-    packed = struct.Struct(form)
-    return lambda raw, at: (packed.unpack_from(raw, at)[0], at + packed.size)
-
-
-def _fixed(size: int) -> Read:
-    def read(raw: bytes, at: int) -> tuple[bytes, int]:
-        if size > len(raw) - at:
-            raise AvroError("a value of it is cut off")
-        return raw[at : at + size], at + size
-
-    return read
-
-
-def _skip_bytes(size: int) -> Skip:
-    def skip(raw: bytes, at: int) -> int:
-        if size > len(raw) - at:
-            raise AvroError("a value of it is cut off")
-        return at + size
-
-    return skip
-
-
-READS: Final[Mapping[str, Read]] = {
-    "boolean": _flag,
-    "int": whole_number,
-    "long": whole_number,
-    "float": _packed("<f"),
-    "double": _packed("<d"),
-    "bytes": _sized,
-    "string": _text,
-}
-SKIPS: Final[Mapping[str, Skip]] = {
-    "boolean": _skip_bytes(1),
-    "int": _skip_number,
-    "long": _skip_number,
-    "enum": _skip_number,
-    "float": _skip_bytes(4),
-    "double": _skip_bytes(8),
-    "bytes": _skip_sized,
-    "string": _skip_sized,
-}
 TYPES: Final[Mapping[Kind, frozenset[str]]] = {
     Kind.WHOLE: frozenset({"int", "long"}),
     Kind.TEXT: frozenset({"string"}),
     Kind.BYTES: frozenset({"bytes", "fixed"}),
-}
-LOGICAL: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "date": lambda days: date(1970, 1, 1) + timedelta(days=days),
-    "timestamp-micros": lambda micros: EPOCH + micros * MICROSECOND,
-    "local-timestamp-micros": lambda micros: EPOCH + micros * MICROSECOND,
 }
 
 
@@ -198,7 +97,7 @@ class _Compiler:
                 steps.append((one["name"], self.record(one["type"], wanted, depth + 1), None, True))
         self._leave(name)
         _check_required(fields, {one[0] for one in steps})
-        return _record_of(empty, steps)
+        return record_of(empty, steps)
 
     def value(self, field: Mapping[str, Any], kind: Kind, depth: int) -> Read:
         """A wanted value, which may be null."""
@@ -207,16 +106,16 @@ class _Compiler:
         found: list[Read | None] = []
         for one in branches:
             if one == "null":
-                found.append(_null)
+                found.append(read_null)
                 continue
             node, name = self._enter(one, depth)
             found.append(self._of_kind(node, kind, depth))
             self._leave(name)
         if not is_union and found[0] is not None:
             return found[0]
-        if all(one is None or one is _null for one in found):
+        if all(one is None or one is read_null for one in found):
             raise AvroError(f"its field {field['name']} is not {kind.value}")
-        return _union_of(found, str(field["name"]))
+        return union_of(found, str(field["name"]))
 
     def _of_kind(self, node: Mapping[str, Any], kind: Kind, depth: int) -> Read | None:
         """None: of another kind, which no value may be."""
@@ -227,30 +126,30 @@ class _Compiler:
             return self._pairs(node, depth) if word == "array" else None
         if word not in TYPES[kind]:
             return None
-        return _fixed(_size(node)) if word == "fixed" else READS[word]
+        return fixed_of(_size(node)) if word == "fixed" else READS[word]
 
     def _values(self, node: Mapping[str, Any], depth: int) -> Read:
         steps: list[tuple[str, Read | None, Skip | None, bool]] = []
         for one in self._fields(node):
             branches, is_union = _branches(one["type"])
             self._count(len(branches), depth)
-            found = [_null if each == "null" else self._plain(each, depth + 1) for each in branches]
-            read = _union_of(found, str(one["name"])) if is_union else found[0]
+            found = [read_null if each == "null" else self._plain(each, depth + 1) for each in branches]
+            read = union_of(found, str(one["name"])) if is_union else found[0]
             steps.append((one["name"], read, None, False))
-        return _record_of({}, steps)
+        return record_of({}, steps)
 
     def _plain(self, schema: Any, depth: int) -> Read:
         node, name = self._enter(schema, depth)
         self._leave(name)
         word = _word(node)
-        read = _fixed(_size(node)) if word == "fixed" else READS.get(word)
+        read = fixed_of(_size(node)) if word == "fixed" else READS.get(word)
         if read is None:
             raise AvroError(f"a partition of it has a value of the type {word}")
         logical = node.get("logicalType")
         if logical == "decimal" and word in TYPES[Kind.BYTES]:
-            return _mapped(read, _decimal_of(int(node.get("scale", 0))))
+            return mapped_of(read, decimal_of(int(node.get("scale", 0))))
         change = LOGICAL.get(str(logical)) if word in TYPES[Kind.WHOLE] else None
-        return read if change is None else _mapped(read, change)
+        return read if change is None else mapped_of(read, change)
 
     def _pairs(self, node: Mapping[str, Any], depth: int) -> Read:
         item, name = self._enter(node["items"], depth + 1)
@@ -263,7 +162,7 @@ class _Compiler:
         self._leave(name)
         if sorted(one[0] for one in steps) != ["key", "value"]:
             raise AvroError("it has a list for pairs of columns and values")
-        return _pairs_of(_record_of({}, steps))
+        return pairs_of(record_of({}, steps))
 
     # -- what nobody wants
 
@@ -272,7 +171,7 @@ class _Compiler:
         branches, is_union = _branches(schema)
         self._count(len(branches), depth)
         if is_union:
-            return _skip_union([None if one == "null" else self.skip(one, depth + 1) for one in branches])
+            return skip_union([None if one == "null" else self.skip(one, depth + 1) for one in branches])
         if schema == "null":
             return None
         node, name = self._enter(schema, depth)
@@ -286,15 +185,15 @@ class _Compiler:
                 return None
             case "record":
                 parts = [self.skip(one["type"], depth + 1) for one in self._fields(node)]
-                return _skip_all([one for one in parts if one is not None])
+                return skip_all([one for one in parts if one is not None])
             case "array":
-                return _skip_list(self.skip(node["items"], depth + 1))
+                return skip_list(self.skip(node["items"], depth + 1))
             case "map":
                 value = self.skip(node["values"], depth + 1)
-                return _skip_list(_skip_all([_skip_sized, *([] if value is None else [value])]))
+                return skip_list(skip_all([skip_sized, *([] if value is None else [value])]))
             case "fixed":
                 size = _size(node)
-                return _skip_bytes(size) if size else None
+                return skip_bytes(size) if size else None
             case word if word in SKIPS:
                 return SKIPS[word]
             case word:
@@ -365,114 +264,3 @@ def _check_required(fields: Fields, found: set[str]) -> None:
     for name, one in fields.items():
         if name not in found and (not isinstance(one, Field) or one.is_required):
             raise AvroError(f"it has no field {name}")
-
-
-# -- functions of several values ---------------------------------------------------------------------------------------
-
-
-def _record_of(empty: Record, steps: Sequence[tuple[str, Read | None, Skip | None, bool]]) -> Read:
-    def read(raw: bytes, at: int) -> tuple[Record, int]:
-        found = dict(empty)
-        for name, value, skip, is_required in steps:
-            if value is None:
-                at = skip(raw, at) if skip is not None else at
-                continue
-            part, at = value(raw, at)
-            if part is None and is_required:
-                raise AvroError(f"a record of it has no {name}")
-            found[name] = part
-        return found, at
-
-    return read
-
-
-def _union_of(branches: Sequence[Read | None], name: str) -> Read:
-    def read(raw: bytes, at: int) -> tuple[Any, int]:
-        number, at = whole_number(raw, at)
-        branch = branches[number] if 0 <= number < len(branches) else None
-        if branch is None:
-            raise AvroError(f"a record of it has something else for {name}")
-        return branch(raw, at)
-
-    return read
-
-
-def _mapped(read: Read, change: Callable[[Any], Any]) -> Read:
-    def mapped(raw: bytes, at: int) -> tuple[Any, int]:
-        found, at = read(raw, at)
-        return change(found), at
-
-    return mapped
-
-
-def _decimal_of(scale: int) -> Callable[[bytes], Decimal]:
-    def change(raw: bytes) -> Decimal:
-        if len(raw) > DECIMAL_BYTES_MAX:
-            raise AvroError(f"a decimal of it has {len(raw)} bytes")
-        return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-scale, EXACT)
-
-    return change
-
-
-def _pairs_of(pair: Read) -> Read:
-    def read(raw: bytes, at: int) -> tuple[dict[Any, Any], int]:
-        found: dict[Any, Any] = {}
-        while True:
-            count, at = _block(raw, at)
-            if not count:
-                return found, at
-            if len(found) + count > PAIRS_MAX:
-                raise AvroError(f"a record of it has more than {PAIRS_MAX} pairs of columns and values")
-            for _ in range(count):
-                one, at = pair(raw, at)
-                found[one["key"]] = one["value"]
-
-    return read
-
-
-def _block(raw: bytes, at: int) -> tuple[int, int]:
-    """The number of the next items of a list, each of which has a byte at least; 0: it ends."""
-    count, at = whole_number(raw, at)
-    if count < 0:
-        count, at = -count, _skip_number(raw, at)
-    if count > len(raw) - at:
-        raise AvroError("a list of it has more items than bytes")
-    return count, at
-
-
-def _skip_list(item: Skip | None) -> Skip:
-    if item is None:
-        raise AvroError("its schema has a list of items that take no bytes")
-
-    def skip(raw: bytes, at: int) -> int:
-        while True:
-            count, at = _block(raw, at)
-            if not count:
-                return at
-            for _ in range(count):
-                at = item(raw, at)
-
-    return skip
-
-
-def _skip_union(branches: Sequence[Skip | None]) -> Skip:
-    def skip(raw: bytes, at: int) -> int:
-        number, at = whole_number(raw, at)
-        if not 0 <= number < len(branches):
-            raise AvroError("a record of it has a value of no type of its union")
-        branch = branches[number]
-        return at if branch is None else branch(raw, at)
-
-    return skip
-
-
-def _skip_all(parts: Sequence[Skip]) -> Skip | None:
-    if len(parts) < 2:
-        return parts[0] if parts else None
-
-    def skip(raw: bytes, at: int) -> int:
-        for part in parts:
-            at = part(raw, at)
-        return at
-
-    return skip

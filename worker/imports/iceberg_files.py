@@ -16,7 +16,8 @@ from worker.base.errors import InputError
 from worker.base.values import EPOCH, INTEGERS, MICROSECOND, TIMES, raw_value, wire_value
 from worker.files.deletion_vectors import read_positions, read_vector
 from worker.formats.avro import AvroLimits, read_avro
-from worker.formats.avro_values import AvroError, Field, Fields, Kind, Record
+from worker.formats.avro_readers import AvroError, Record
+from worker.formats.avro_values import Field, Fields, Kind
 from worker.formats.iceberg_manifests import DATA, DATA_FILE, DELETED, EQUALITY, MANIFEST, PARQUET, PUFFIN
 from worker.imports.facts import Bounds, ColumnKey, plain_file
 from worker.imports.planning import Meter

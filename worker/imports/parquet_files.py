@@ -18,7 +18,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.commit.scopes import partitions_named
 from worker.commit.stages import Stage, Staged
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import ARROW
 from worker.files.external_paths import check_outside

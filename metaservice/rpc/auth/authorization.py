@@ -12,7 +12,8 @@ from metaservice.core.access import Grant, Identity, Place, Policy, Role
 from metaservice.core.errors import MetaError
 from metaservice.rpc.auth import rights
 from metaservice.rpc.auth.authentication import Identities, Metadata
-from metaservice.rpc.auth.rights import OPEN_TO_ALL, RIGHTS, Caller
+from metaservice.rpc.auth.caller import Caller
+from metaservice.rpc.auth.rights import OPEN_TO_ALL, RIGHTS
 from metaservice.rpc.handlers import Call
 from metaservice.service.decider.decider import Decider
 from metaservice.service.operate.access import Access

@@ -9,8 +9,8 @@ from metaservice.core import access, limits
 from metaservice.core.access import NAME, USER, Identity, Place, Role, Token, grantee_of, places_of
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.storage_scope import folder_of
-from metaservice.rpc.auth import rights
 from metaservice.rpc.auth.authorization import Authorizer
+from metaservice.rpc.auth.caller import namespace_of
 from metaservice.rpc.convert import wire
 from metaservice.rpc.convert.paging import fitting, page_size, page_start, page_token
 from metaservice.rpc.handlers import Context
@@ -169,7 +169,7 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
 
     def _namespace_of(self, place: Place) -> str:
         table = self._calls.decider.state.views.find(place.table_id) if place.table_id else None
-        return place.namespace if table is None else rights.namespace_of(table.meta.name)
+        return place.namespace if table is None else namespace_of(table.meta.name)
 
     def _message(self, grant: access.Grant) -> pb.Grant:
         table = self._calls.decider.state.views.find(grant.place.table_id) if grant.place.table_id else None

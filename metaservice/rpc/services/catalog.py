@@ -9,7 +9,7 @@ from metaservice.core.errors import invalid
 from metaservice.core.table.meta import Namespace, TableMeta
 from metaservice.core.table.model import Principal
 from metaservice.rpc.auth.authorization import Authorizer, Maker
-from metaservice.rpc.auth.rights import namespace_of
+from metaservice.rpc.auth.caller import namespace_of
 from metaservice.rpc.convert import answers, wire, wire_catalog
 from metaservice.rpc.convert.paging import Room, bound_start, bound_token, fitting, page_size
 from metaservice.rpc.convert.wire_schema import column_messages

@@ -8,7 +8,8 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.inlined import check_inlined
 from metaservice.core.table.model import Entry
-from metaservice.service.decider.state import State, rows_of
+from metaservice.service.decider.snapshots import rows_of
+from metaservice.service.decider.state import State
 from metaservice.store import keys
 
 

@@ -27,7 +27,7 @@ from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import TableMeta
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.loading import first_commit
-from metaservice.service.decider.state import load_commit_footprint
+from metaservice.service.decider.snapshots import load_commit_footprint
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
 from metaservice.store.live_layout import read_bucket, scan_counts, scan_partitions

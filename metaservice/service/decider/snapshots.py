@@ -7,15 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import TableMeta
-from metaservice.core.table.model import Footprint, Idle, Live
+from metaservice.core.table.model import Entry, Footprint, Idle, Live
 from metaservice.core.table.rows import UNKNOWN_WRITTEN, Payloads, Written, written_by
 from metaservice.service.decider.views import TableView
 from metaservice.store import external_files, keys
 from metaservice.store.port import Store, StoreCursor, prefix_end
 from metaservice.store.records.row_facts import load_rows
-from metaservice.store.records.tables import decode_live
+from metaservice.store.records.tables import (
+    added_chunks,
+    decode_commit,
+    decode_live,
+)
 
 
 class WinnerFilesCache:
@@ -157,3 +162,25 @@ class StoreSnapshots:
     @property
     def payloads(self) -> Payloads:
         return self.written.payloads
+
+
+def rows_of(entries: Iterable[Entry]) -> int:
+    """The rows of data files; a delete set's rows are counted with the files that contain them."""
+    rows = 0
+    for entry in entries:
+        if not entry.is_delete_set:
+            rows += entry.rows
+    return rows
+
+
+def load_commit_footprint(cursor: StoreCursor, raw_id: bytes, version: int) -> Footprint:
+    raw = cursor.get(keys.commit_key(raw_id, version))
+    if raw is None:
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+    chunks = []
+    for chunk in range(added_chunks(raw)):
+        found = cursor.get(keys.chunk_key(raw_id, version, chunk))
+        if found is None:
+            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=chunk)
+        chunks.append(found)
+    return decode_commit(raw, chunks).footprint

@@ -20,7 +20,13 @@ from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.books import AccessBook, MarkBook, PinBook
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.names import AnyCase
-from metaservice.service.decider.snapshots import StoreSnapshots, TableState, WinnerFilesCache
+from metaservice.service.decider.snapshots import (
+    StoreSnapshots,
+    TableState,
+    WinnerFilesCache,
+    load_commit_footprint,
+    rows_of,
+)
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.decider.usage import Usage, staged_bytes
 from metaservice.service.decider.views import TableView, Views
@@ -28,9 +34,7 @@ from metaservice.store import external_files, formats, index_migrations, keys
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
 from metaservice.store.records.tables import (
-    added_chunks,
     decode_chunk,
-    decode_commit,
     decode_namespace,
     decode_table,
     decode_view,
@@ -443,25 +447,3 @@ class State:
         table.footprints[footprint.version] = footprint
         while len(table.footprints) > limits.FOOTPRINTS_KEPT:
             table.footprints.popitem(last=False)
-
-
-def rows_of(entries: Iterable[Entry]) -> int:
-    """The rows of data files; a delete set's rows are counted with the files that contain them."""
-    rows = 0
-    for entry in entries:
-        if not entry.is_delete_set:
-            rows += entry.rows
-    return rows
-
-
-def load_commit_footprint(cursor: StoreCursor, raw_id: bytes, version: int) -> Footprint:
-    raw = cursor.get(keys.commit_key(raw_id, version))
-    if raw is None:
-        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
-    chunks = []
-    for chunk in range(added_chunks(raw)):
-        found = cursor.get(keys.chunk_key(raw_id, version, chunk))
-        if found is None:
-            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=chunk)
-        chunks.append(found)
-    return decode_commit(raw, chunks).footprint

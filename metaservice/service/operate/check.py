@@ -16,16 +16,8 @@ from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import TableMeta
-from metaservice.service.operate.record_checks import (
-    Beside,
-    Ranges,
-    check_entry,
-    check_foreign_uses,
-    check_imports,
-    check_inlined,
-    check_marks,
-    last_row_id,
-)
+from metaservice.service.operate import record_checks
+from metaservice.service.operate.record_checks import Beside, Ranges, last_row_id
 from metaservice.service.operate.replay import (
     NOT_KNOWN,
     Happening,
@@ -156,8 +148,8 @@ class StoreCheck:
         if self._spans_kept:
             yield from self._spans(raw_id, name)
         if self._imports_kept:
-            yield from check_imports(self._cursor, raw_id, self._problem, self._count)
-        yield from check_inlined(self._cursor, raw_id, self._problem, self._count)
+            yield from record_checks.check_imports(self._cursor, raw_id, self._problem, self._count)
+        yield from record_checks.check_inlined(self._cursor, raw_id, self._problem, self._count)
 
     def _spans(self, raw_id: bytes, name: str) -> Iterator[None]:
         """Checks that removed entries are indexed by the versions that held them, and nothing else is."""
@@ -279,7 +271,7 @@ class StoreCheck:
     def _indexed(self, raw_id: bytes, one: Indexed, name: str, kept: Kept) -> None:
         path = one.entry.path
         if one.entry.external and self._imports_kept:
-            check_entry(self._cursor, raw_id, one, self._problem)
+            record_checks.check_entry(self._cursor, raw_id, one, self._problem)
         if one.misplaced:
             self._problem("INDEX_ENTRY_MISPLACED", table=name, path=path, added=one.added, removed=one.removed)
         if max(one.added, one.removed, one.data_version) > kept.head:
@@ -417,11 +409,11 @@ class StoreCheck:
                 yield
 
     def _marks(self) -> Iterator[None]:
-        return check_marks(self._cursor, self._problem, self._count)
+        return record_checks.check_marks(self._cursor, self._problem, self._count)
 
     def _foreign_uses(self) -> Iterator[None]:
         if self._spans_kept and self._imports_kept:
-            yield from check_foreign_uses(self._cursor, self._problem, self._count)
+            yield from record_checks.check_foreign_uses(self._cursor, self._problem, self._count)
 
     def _stager(self, txn_id: str, table_id: str) -> None:
         txn = self._find_txn(txn_id)

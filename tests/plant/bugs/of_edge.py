@@ -36,7 +36,7 @@ BUGS: Final = (
     ),
     Bug(
         "a hidden table can be told from one that isn't there",
-        "metaservice/rpc/auth/rights.py",
+        "metaservice/rpc/auth/caller.py",
         (("if table is None or found < READER:", "if table is None:"),),
         own_tests=("tests/integration/test_rights.py", "-k", "seems"),
     ),

@@ -211,7 +211,7 @@ BUGS: Final = (
     ),
     Bug(
         "a list in a foreign Avro file may have more items than bytes",
-        "worker/formats/avro_values.py",
+        "worker/formats/avro_readers.py",
         (("    if count > len(raw) - at:", "    if count > len(raw) << 40:"),),
         own_tests=("tests/iceberg/test_foreign_avro.py", "-k", "more_than_its_bytes"),
     ),

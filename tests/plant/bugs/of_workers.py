@@ -81,7 +81,7 @@ BUGS: Final = (
     ),
     Bug(
         "a write of Python begins at the head, not at the version that it was planned from",
-        "worker/commit/transaction.py",
+        "worker/commit/writes.py",
         (("            read_version=self.begins_at,\n", "            read_version=self.read_version,\n"),),
         own_tests=("tests/arrow/test_begins.py",),
     ),

@@ -44,7 +44,7 @@ from worker.base.errors import InputError, NotPlainError
 from worker.base.schema import ROW_ID, UPSERT, quoted
 from worker.base.values import INTEGERS, wire_value
 from worker.commit.stages import Stage, Staged
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema, column_field
 

@@ -28,7 +28,7 @@ from worker.base.errors import InputError, NotPlainError
 from worker.base.schema import FILE, ROW_ID, UPSERT, exact_names
 from worker.base.values import wire_value
 from worker.commit.stages import Stage, Staged
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 from worker.connection.table_view import TableView, write_rules
 from worker.files.arrow_types import arrow_schema, column_field, in_shape
 from worker.files.delete_sets import delete_sets

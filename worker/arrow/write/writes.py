@@ -29,7 +29,7 @@ from worker.base.schema import ROW_ID, UPSERT
 from worker.base.values import partition_key, python_value, wire_value
 from worker.commit.scopes import Partitions, scope_of
 from worker.commit.stages import Stage, Staged
-from worker.commit.transaction import Write
+from worker.commit.writes import Write
 from worker.connection.table_view import TableView, write_rules
 from worker.files.arrow_types import arrow_schema
 from worker.files.delete_sets import delete_sets

@@ -11,7 +11,8 @@ from metaservice.client import LakeTXError
 from worker.base.errors import InputError
 from worker.files.footers import in_threads
 from worker.formats.avro import AvroLimits, read_avro
-from worker.formats.avro_values import AvroError, Field, Fields, Kind
+from worker.formats.avro_readers import AvroError
+from worker.formats.avro_values import Field, Fields, Kind
 from worker.formats.iceberg_manifests import ADDED, DATA, DATA_FILE, DELETED, MANIFEST, PARQUET, POSITIONS, PUFFIN
 from worker.iceberg.commits.places import Places
 from worker.iceberg.commits.requests import NewSnapshot, refused

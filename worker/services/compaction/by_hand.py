@@ -8,7 +8,7 @@ from typing import Any
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.commit.scopes import partitions_named
-from worker.commit.transaction import Commit
+from worker.commit.writes import Commit
 from worker.connection.table_view import TableView
 from worker.services.compaction.compaction import Options, run
 from worker.services.compaction.groups import OPERATIONS

@@ -22,7 +22,7 @@ from worker.base.errors import InputError, lost_race
 from worker.base.lazy_modules import LazyModule
 from worker.base.values import moment_of
 from worker.commit.stages import Stage
-from worker.commit.transaction import Commit
+from worker.commit.writes import Commit
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.services.compaction.chunks import Chunk, Settings
