@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from laketx import foreign_calls as calls
-from metaservice.cli.foreign_words import COMMAND_OF
+from metaservice.cli.command import COMMAND_OF
 from metaservice.core.table.foreign_properties import FOREIGN_PROPERTIES, ForeignProperty, Meaning
 from tools.generated import table
 from tools.wire import ROOT

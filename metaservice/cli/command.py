@@ -7,16 +7,37 @@ with `laketx` are examples; the others become paragraphs.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
 import click
 
 from metaservice.cli.failures import CommandError, did_you_mean, usage_failure
-from metaservice.cli.foreign_words import command_meant
 from metaservice.cli.kinds import FILE, OneOf, name_of, seconds, session_of, whole
 from metaservice.cli.settings import SERVER, TIMEOUT_S
+
+# commands as other systems' tools call them, by what they are here
+_WORDS: Final = {
+    "compaction run": "optimize compact rewrite-data-files zorder",
+    "purge run": "vacuum expire expire-snapshots remove-orphan-files clean cleanup gc",
+    "versions": "history snapshots commits log",
+    "table show": "describe desc detail schema info spec properties location uuid",
+    "table list": "list ls tables list-tables show-tables",
+    "table create": "create create-table",
+    "table alter": "alter alter-table",
+    "table rename": "rename rename-table",
+    "table drop": "drop drop-table",
+    "table undrop": "undrop undrop-table",
+    "namespace list": "namespaces databases schemas list-namespaces",
+    "tag list": "tags refs list-refs",
+    "head": "cat scan preview",
+    "sql": "query select shell",
+    "load": "insert append copy ingest",
+    "import": "convert register",
+    "serve": "server start",
+    "fsck": "repair verify",
+}
 
 
 def keep(context: click.Context, option: click.Parameter, value: object) -> None:
@@ -274,3 +295,21 @@ def refuse_options_as_values(context: click.Context) -> None:
 def option_names(context: click.Context) -> list[str]:
     options = [each for each in context.command.params if isinstance(each, click.Option)]
     return [name for each in options for name in each.opts]
+
+
+COMMAND_OF: Final = {word: command for command, words in _WORDS.items() for word in words.split()}
+
+
+def command_meant(word: str, path: str, known: Collection[str]) -> str:
+    """The whole command that a word of another tool means in a group, as `laketx versions`; empty where none does.
+
+    A group's own command comes first: `laketx view describe` means `laketx view show`.
+    """
+    command = COMMAND_OF.get(word.lower().replace("_", "-"))
+    if command is None:
+        return ""
+    last = command.split()[-1]
+    root, *groups = path.split()
+    if groups and last in known:
+        return f"{path} {last}"
+    return f"{root} {command}" if groups in ([], ["table"]) else ""

@@ -8,8 +8,7 @@ from itertools import islice
 from typing import Final
 
 from metaservice.cli.failures import CommandError, did_you_mean, usage_failure
-from metaservice.cli.output import Session
-from metaservice.cli.short_ids import whole_id
+from metaservice.cli.output import Session, whole_id
 from metaservice.client import LakeTXError, MetaClient, MetaServiceError
 from metaservice.client.conditions import ConditionError, parse_condition
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2

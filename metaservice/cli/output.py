@@ -6,6 +6,7 @@ lines; in a pipe nothing is cut or wrapped. Data goes to stdout, all else (notes
 
 from __future__ import annotations
 
+import re
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ from rich.text import Text
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.settings import Settings, version
-from metaservice.cli.short_ids import cutter
 from metaservice.cli.values import as_json
 from metaservice.client import MetaClient
 from metaservice.client.folder_service import find_or_start, open_folder
@@ -38,6 +38,9 @@ LOOK_S: Final = 0.2
 Row = Sequence[object]
 Answer = Message | Mapping[str, object] | Sequence[object]
 Item = TypeVar("Item")
+ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+BEGINNING: Final = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
+SHORTEST: Final = 13  # the milliseconds of a UUIDv7
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,3 +376,27 @@ def _jsonable(answer: object) -> object:
     if isinstance(answer, dict):
         return {name: _jsonable(value) for name, value in answer.items()}
     return answer
+
+
+def cutter(texts: Sequence[str]) -> Callable[[str], str]:
+    """What makes each id of the list as short as they all can be; it leaves texts that are no ids alone."""
+    ids = {text for text in texts if ID.fullmatch(text)}
+    whole = len(next(iter(ids), ""))
+    length = next((n for n in range(SHORTEST, whole) if len({one[:n] for one in ids}) == len(ids)), whole)
+    return lambda text: text[:length] if ID.fullmatch(text) else text
+
+
+def whole_id(text: str, newest_first: Iterable[str], what: str) -> str:
+    """The one id that begins so; ids are looked through until they are older than any that could."""
+    if ID.fullmatch(text) or not BEGINNING.fullmatch(text):
+        return text
+    found = []
+    for one in newest_first:
+        if one.startswith(text):
+            found.append(one)
+        elif one < text:
+            break
+    if len(found) > 1:
+        facts = {what: text, "first": found[0], "second": found[1]}
+        raise CommandError(Exit.USAGE, "ID_AMBIGUOUS", f"more than one {what} begins so", facts, "give more of the id")
+    return found[0] if found else text

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import grpc
+from google.protobuf.message import Message
 
 from metaservice.client.credentials import Address, Credentials, channel_credentials
 from metaservice.client.errors import decode_rpc_error
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 PAGE_SIZE: Final = 500
 PRINCIPAL: Final = "x-laketx-principal"
 NO_HIDDEN_RETRIES: Final = ("grpc.enable_retries", 0)
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+PART_BYTES: Final = 3 << 20  # of the items: the answer about them takes 4 MiB, and one item 2 at most
+FRAME_BYTES: Final = 8  # of an item's tag and length
+Item = TypeVar("Item", bound=Message | str)
 
 
 def open_channel(address: Address, credentials: Credentials, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
@@ -61,8 +67,6 @@ class Page(Protocol):
     def next_page_token(self) -> str: ...
 
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
 A = TypeVar("A", bound=Asks)
 P = TypeVar("P", bound=Page)
 
@@ -137,3 +141,22 @@ class Caller:
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+
+def size_of(items: Sequence[Message | str]) -> int:
+    return sum(len(item.encode()) if isinstance(item, str) else item.ByteSize() for item in items)
+
+
+def in_parts(items: Sequence[Item], most: int) -> Iterator[list[Item]]:
+    """All items, in their order."""
+    part: list[Item] = []
+    left = PART_BYTES
+    for item in items:
+        size = size_of([item]) + FRAME_BYTES
+        if part and (len(part) == most or size > left):
+            yield part
+            part, left = [], PART_BYTES
+        part.append(item)
+        left -= size
+    if part:
+        yield part

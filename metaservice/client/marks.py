@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from metaservice.client.calling import PAGE_SIZE, Caller
-from metaservice.client.parts import in_parts
+from metaservice.client.calling import PAGE_SIZE, Caller, in_parts
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import maintenance_pb2, maintenance_pb2_grpc, read_pb2, read_pb2_grpc
 

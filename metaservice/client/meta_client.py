@@ -17,7 +17,7 @@ import grpc
 from metaservice.client import features
 from metaservice.client.access import AccessCalls
 from metaservice.client.admin import AdminCalls
-from metaservice.client.calling import PAGE_SIZE, open_channel, principal_metadata
+from metaservice.client.calling import PAGE_SIZE, PART_BYTES, in_parts, open_channel, principal_metadata, size_of
 from metaservice.client.catalog import CatalogCalls
 from metaservice.client.credentials import Address, Credentials, check_token, why_no_tls
 from metaservice.client.epochs import expect_epoch
@@ -34,7 +34,6 @@ from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.leader_channel import NOT_LEADER
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
-from metaservice.client.parts import PART_BYTES, in_parts, size_of
 from metaservice.client.reads import ReadCalls
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from metaservice.client.calling import PART_BYTES, size_of
 from metaservice.client.errors import CommitOutcomeUnknownError, ConflictError, LakeTXError, MetaServiceError
 from metaservice.client.heartbeat import Heartbeat
-from metaservice.client.parts import PART_BYTES, size_of
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 

@@ -13,7 +13,7 @@ import pytest
 
 from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
-from metaservice.cli.short_ids import SHORTEST
+from metaservice.cli.output import SHORTEST
 from metaservice.client import PROFILE_NAMES, ConflictError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from tests.conformance.server import ROOT, stop

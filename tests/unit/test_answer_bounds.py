@@ -2,7 +2,7 @@
 
 import pytest
 
-from metaservice.client import parts
+from metaservice.client import calling
 from metaservice.core import limits
 from metaservice.core.compaction.plans import Gain
 from metaservice.core.compaction.policy import Options, RowOrder
@@ -96,8 +96,8 @@ def test_a_delete_set_names_no_more_files_than_its_record_holds() -> None:
 
 def test_the_client_cuts_what_it_sends() -> None:
     files = [common_pb2.DataFile(path=str(number), row_order="x" * 100_000) for number in range(100)]
-    found = list(parts.in_parts(files, 1_000))
+    found = list(calling.in_parts(files, 1_000))
     assert [file for part in found for file in part] == files
     assert len(found) > 3
-    assert all(parts.size_of(part) <= parts.PART_BYTES for part in found)
-    assert [len(part) for part in parts.in_parts(["a"] * 25, 10)] == [10, 10, 5]
+    assert all(calling.size_of(part) <= calling.PART_BYTES for part in found)
+    assert [len(part) for part in calling.in_parts(["a"] * 25, 10)] == [10, 10, 5]

@@ -7,9 +7,8 @@ import click
 import pytest
 
 from metaservice.cli import command_line
-from metaservice.cli.command import find_context
+from metaservice.cli.command import COMMAND_OF, find_context
 from metaservice.cli.failures import Exit
-from metaservice.cli.foreign_words import COMMAND_OF
 from metaservice.cli.output import Session
 from metaservice.cli.registry import build_root
 from metaservice.cli.table import run_alter

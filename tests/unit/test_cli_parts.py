@@ -18,9 +18,8 @@ from metaservice.cli.command import Group, find_context, is_example, paragraphs
 from metaservice.cli.failures import NEXT_OF_REASON, CommandError, nearest
 from metaservice.cli.files import typed_condition
 from metaservice.cli.kinds import Known
-from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, Session, fit
+from metaservice.cli.output import FOLDED_AT_LEAST, GAP, SHORTEST, Column, Session, cutter, fit, whole_id
 from metaservice.cli.registry import build_root
-from metaservice.cli.short_ids import SHORTEST, cutter, whole_id
 from metaservice.cli.values import as_json, duration_text, partition_text, read_time_us, typed_partition_text
 from metaservice.client import PROFILE_NAMES
 from metaservice.core.table.meta import Profile

@@ -26,7 +26,7 @@ from worker.base.logs import tell
 from worker.base.values import moment_of
 from worker.commit import spans
 from worker.commit.conflict_policies import OnConflict, policy_for
-from worker.commit.stages import Stage, Staged
+from worker.commit.stages import Stage
 from worker.commit.writes import Commit, Write
 from worker.connection.lake_connection import Connection
 
