@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
 from laketx.arrow_reads import ArrowReads
-from laketx.column_definitions import added_columns, type_of_words
+from laketx.column_changes import ColumnChanges
 from laketx.cursor import Cursor, cursor_of
 from laketx.foreign_calls import OF_TABLES, KnowsForeignCalls, by_name
 from laketx.pending_rows import Row
@@ -21,13 +21,10 @@ from laketx.schema import Schema
 from laketx.snapshot import Snapshot, snapshot_of
 from laketx.table_writes import Verbs
 from laketx.writer import FLUSH_MS, FLUSH_ROWS, ROWS_MAX, TableWriter, latest_rows
-from metaservice.client import add_column, default_column, drop_column, rename_column, widen_column
-from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
-from worker.arrow.write.input_rows import is_constant
 from worker.base.errors import InputError, word
 from worker.base.lazy_modules import LazyModule
-from worker.base.schema import check_name, create_statement, path_of
+from worker.base.schema import create_statement
 from worker.base.values import moment_of
 from worker.commit.conflict_policies import check_policy
 from worker.commit.transaction import run_writes
@@ -38,16 +35,11 @@ from worker.connection.versions import version_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
 
-    from worker.connection import defaults
     from worker.dataframes import catalog_writes, changes, export, scan
     from worker.dataframes.catalog_writes import CatalogWrite
     from worker.services.compaction import by_hand
-    from worker.spark import column_types
 else:
-    defaults = LazyModule("worker.connection.defaults")
-    column_types = LazyModule("worker.spark.column_types")
     by_hand = LazyModule("worker.services.compaction.by_hand")
     changes = LazyModule("worker.dataframes.changes")
     scan = LazyModule("worker.dataframes.scan")
@@ -80,7 +72,7 @@ class HistoryEntry:
     is_logical: bool
 
 
-class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
+class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, Verbs[Commit]):
     """A table, made by `lake.table` and `lake.create_table`.
 
     Reads return lazy DataFrames of one version. Every write is a transaction, finished when the method returns, and
@@ -149,7 +141,7 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         """Returns the SQL statement that creates the table, with its comments and properties."""
         return create_statement(self.meta)
 
-    def refresh(self) -> Table:
+    def refresh(self) -> Self:
         """Loads the table's current state from the service. Every write does so, too.
 
         Raises BlockedError if the table is dropped.
@@ -302,97 +294,6 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
                 break
             found.append(_history_entry(one))
         return found
-
-    # ------------------------------------------------------------------------------------------------------ columns
-
-    def add_columns(self, columns: str | StructType | pa.Schema, *, message: str = "") -> Table:
-        """Adds columns in one commit; existing rows have NULL in them.
-
-            orders.add_columns("note string, address.zip string")
-
-        A path adds a field to a struct. Quote a column with backticks if its name contains a dot.
-
-        Raises InputError for a type that tables don't have, NOT NULL or a default; AlreadyExistsError for an existing
-        name.
-        """
-        if isinstance(columns, str | pa.Schema):
-            found = added_columns(columns)
-        else:
-            found = column_types.wire_columns(columns, [])
-            for one in found:
-                one.name = quoted_if_odd(one.name)
-        for one in found:
-            if not one.nullable:
-                raise InputError(
-                    "COLUMN_NOT_NULLABLE",
-                    f"existing rows have no {one.name}: add it without NOT NULL, and fill it with update(); "
-                    "only create_table makes NOT NULL columns",
-                )
-            if one.default_sql:
-                raise InputError("COLUMNS_INVALID", f"add {one.name} without a default, then call set_default")
-        return self._alter(message, *(add_column(one.name, one.type, comment=one.comment) for one in found))
-
-    def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
-        """Renames a column. It keeps its id, so no file is rewritten.
-
-            orders.rename_column("address.zip", "postcode")
-
-        A field of a struct is named by its path.
-
-        Raises InvalidError for an unknown column, AlreadyExistsError if the new name exists.
-        """
-        path = path_of(self.meta, old)
-        if path != old or "." not in old:
-            check_name(new)
-        return self._alter(message, rename_column(path, new))
-
-    def set_default(self, name: str, default: str | None, *, message: str = "") -> Table:
-        """Sets the value that inserts without the column write, as SQL; None restores NULL. Existing rows don't change.
-
-            orders.set_default("status", "'new'")
-
-        Without Spark the default must be a constant.
-
-        Raises InvalidError for an unknown column, InputError if its type can't hold the default.
-        """
-        if default is not None:
-            types = {one.name.lower(): one.type for one in self.meta.columns}
-            wanted = catalog_pb2.Column(name=name, type=types.get(name.lower(), "string"), default_sql=default)
-            if not is_constant(wanted):
-                defaults.check_defaults(self.lake.spark, [wanted])
-        return self._alter(message, default_column(name, default or ""))
-
-    def drop_column(self, name: str, *, message: str = "") -> Table:
-        """Drops a column. Older versions still contain its values.
-
-        Raises InvalidError for an unknown column, BlockedError for a column of the key or the partitions.
-        """
-        return self._alter(message, drop_column(path_of(self.meta, name)))
-
-    def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
-        """Widens a column to a type that holds every existing value.
-
-            orders.widen_column("quantity", "bigint")  # was int
-
-        Raises InvalidError if the new type is not wider.
-        """
-        wanted = type_of_words(new_type) if isinstance(new_type, str) else column_types.type_text(new_type)
-        return self._alter(message, widen_column(path_of(self.meta, name), wanted))
-
-    def set_properties(self, **values: str) -> Table:
-        """Sets properties of the table.
-
-            orders.set_properties(**{"write.on_conflict": "rerun"})
-
-        Raises InvalidError for an unknown property or value.
-        """
-        self.lake.client.alter_table(self.table_id, common_pb2.Alteration(set_properties=values))
-        return self.refresh()
-
-    def _alter(self, message: str, *steps: common_pb2.SchemaChange) -> Table:
-        meta = self.lake.client.alter_columns(self.table_id, *steps, commit_message=message)
-        self.view = replace(self.view, meta=meta)
-        return self
 
     # ------------------------------------------------------------------------------------------------------ services
 
