@@ -141,9 +141,10 @@ def write_page(caught: Mapping[str, Catch]) -> str:
     lines = [
         "# Planted bugs",
         "",
-        "`make plant` plants each bug in a copy of the tree and runs quick suites on it until one fails, first the one",
-        "that caught it the last time. A bug that no suite can see has tests of its own. Without a planted bug they",
-        "all pass. The day is that on which the bug was last tried and caught; a dash where it was not.",
+        "`make plant` plants each bug in a copy of the tree and runs quick suites on the copy until one fails. It",
+        "begins with the suite that last caught the bug. If no suite can detect a bug, its row names a separate test",
+        "file. Without a planted bug all suites pass. The column `day` has the date on which the bug was last planted",
+        "and caught, or a dash if it has not been caught yet.",
         "",
         "| bug | file | caught by | day |",
         "| --- | --- | --- | --- |",

@@ -24,7 +24,7 @@ BUGS: Final = (
         ),
     ),
     Bug(
-        "a commit's time is the clock's, also when that went back",
+        "a commit's time is the clock's time, even if the clock went back",
         CORE + "clock.py",
         (("max(now_us, last_commit_us + 1, answered_us + 1)", "now_us"),),
     ),
@@ -39,7 +39,7 @@ BUGS: Final = (
         (("data_version = change.read_version if whole else highest", "data_version = head + 1"),),
     ),
     Bug(
-        "lineage is not followed: inputs that are gone are left out",
+        "lineage is not followed: missing inputs are left out",
         CORE + "commit/rebase.py",
         (
             ("if isinstance(gone, Footprint):", "if gone is None:"),
@@ -57,7 +57,7 @@ BUGS: Final = (
         (("return _delta_appends(mine, winner) or _delta", "return _delta"),),
     ),
     Bug(
-        "an overwrite removes only what was live at its read version",
+        "an overwrite removes only the files that were live at its read version",
         CORE + "commit/rebase.py",
         (("change.operation in SCOPED and meta.profile.is_delta", "change.operation in SCOPED"),),
     ),
@@ -70,32 +70,32 @@ BUGS: Final = (
         ),
     ),
     Bug(
-        "a worker whose claim is another one's by now may go on",
+        "a worker may continue after another worker has claimed its task",
         CORE + "compaction/tasks.py",
         (("task.state is not TaskState.CLAIMED or task.fence != fence", "task.state is not TaskState.CLAIMED"),),
     ),
     Bug(
-        "under the delta profiles a delete set that names no files touches none",
+        "under the delta profiles a delete set that names no files touches no file",
         CORE + "table/model.py",
         (("return self.is_delete_set and not self.touches", "return False"),),
     ),
     Bug(
-        "an empty change is checked at snapshot level whatever its transaction does elsewhere",
+        "a change without effect skips the check of appends even if its transaction changes another table",
         CORE + "commit/judge.py",
         (("changes_data(change) or change.others_change_data:", "changes_data(change):"),),
     ),
     Bug(
-        "an INSERT beside a RESTORE is a blind append",
+        "an INSERT together with a RESTORE of another table is a blind append",
         CORE + "commit/transaction_facts.py",
         (("all(blind[:at] + blind[at + 1 :])", "True"),),
     ),
     Bug(
-        "under row_level two changes of one row pass each other",
+        "under row_level two changes of one row don't conflict",
         CORE + "commit/row_level.py",
         ((SHARED, SHARED.replace("is not None", "is not None and len(rows) > 1")),),
     ),
     Bug(
-        "under row_level new rows that match what was read pass",
+        "under row_level new rows that match a read don't conflict",
         CORE + "commit/row_level.py",
         (("if entry.partition not in touched or (me", "if entry.partition in touched or (me"),),
     ),

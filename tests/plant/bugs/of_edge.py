@@ -8,12 +8,12 @@ from tests.plant.bug import Bug
 
 BUGS: Final = (
     Bug(
-        "bounds of floats from outside are believed",
+        "bounds of floats in external files are trusted",
         "metaservice/rpc/convert/plans.py",
         (('if kind == "real" and file.external:', 'if kind == "integer" and file.external:'),),
     ),
     Bug(
-        "conditions on an old version are read by the newest names",
+        "conditions on an old version use the newest column names",
         "metaservice/rpc/convert/plans.py",
         (("reads.meta_at(table, version) if has_names", "table.meta if has_names"),),
     ),
@@ -35,13 +35,13 @@ BUGS: Final = (
         own_tests=("tests/integration/test_rights.py", "-k", "name"),
     ),
     Bug(
-        "a hidden table can be told from one that isn't there",
+        "a hidden table can be distinguished from a missing table",
         "metaservice/rpc/auth/caller.py",
         (("if table is None or found < READER:", "if table is None:"),),
         own_tests=("tests/integration/test_rights.py", "-k", "seems"),
     ),
     Bug(
-        "a token whose signature is of another key is taken",
+        "a token signed with another key is accepted",
         "metaservice/rpc/auth/oidc.py",
         (('options={"require"', 'options={"verify_signature": False, "require"'),),
         own_tests=("tests/integration/test_identity.py", "-k", "key"),
@@ -53,13 +53,13 @@ BUGS: Final = (
         own_tests=("tests/unit/test_foreign.py", "-k", "nests"),
     ),
     Bug(
-        "what a token does to its reader ends the service",
+        "an exception while a token is parsed ends the service",
         "metaservice/rpc/auth/authentication.py",
         (('with foreign("the proof"):', "if True:"),),
         own_tests=("tests/unit/test_foreign.py", "-k", "whatever_a_proof"),
     ),
     Bug(
-        "an answer that breaks off ends the service",
+        "a truncated answer ends the service",
         "metaservice/rpc/auth/outbound_requests.py",
         (("    with foreign(url[:200]):", "    if True:"),),
         own_tests=("tests/unit/test_foreign.py", "-k", "garbage_is_its_callers"),
@@ -71,13 +71,13 @@ BUGS: Final = (
         own_tests=("tests/unit/test_foreign.py", "-k", "outlive"),
     ),
     Bug(
-        "a table's creation that is asked for again makes its caller admin again",
+        "a repeated creation of a table makes its caller admin again",
         "metaservice/rpc/services/catalog.py",
         (("        if not catalog.would_make(meta, mode):\n", "        if mode is None:\n"),),
         own_tests=("tests/integration/test_rights.py", "-k", "repeated_creation_of_a_table"),
     ),
     Bug(
-        "a namespace's creation that is asked for again makes its caller admin again",
+        "a repeated creation of a namespace makes its caller admin again",
         "metaservice/rpc/services/catalog.py",
         (("        if namespaces.is_known(wanted.name):\n", "        if not wanted.name:\n"),),
         own_tests=("tests/integration/test_rights.py", "-k", "repeated_creation_of_a_namespace"),
@@ -94,7 +94,7 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_retired.py", "-k", "planned"),
     ),
     Bug(
-        "a watch goes on after its right was revoked",
+        "a watch continues after its right was revoked",
         "metaservice/rpc/auth/authorization.py",
         (("self.gate.check_again(who, self.method, request)", "self.gate.still(who)"),),
         own_tests=("tests/integration/test_rights.py", "-k", "watch_ends"),
@@ -106,7 +106,7 @@ BUGS: Final = (
         own_tests=("tests/integration/test_identity.py", "-k", "audited"),
     ),
     Bug(
-        "a conflict in a table made since the last look at tables is not told under its name",
+        "the event of a conflict in a new table lacks the table's name",
         "metaservice/cli/event_feed.py",
         (("if any(one.conflict.table_id not in self._names for one in found):", "if self._names is None:"),),
         own_tests=("tests/integration/test_events.py", "-k", "since_the_last_look"),

@@ -16,7 +16,7 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_txn_ids.py", "-k", "own"),
     ),
     Bug(
-        "an append of Iceberg's clients that comes again is another transaction",
+        "a repeated append of Iceberg's clients is another transaction",
         ICEBERG + "commits/txn_ids.py",
         (
             ("import hashlib\n", "import hashlib\nimport os\n"),
@@ -31,7 +31,7 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_commit_refusals.py", "-k", "judged"),
     ),
     Bug(
-        "what a filter of Iceberg asks of a column that is not there is false",
+        "a filter of Iceberg on a missing column is false",
         ICEBERG + "metadata/conditions.py",
         (
             (
@@ -76,7 +76,7 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_views.py", "-k", "finds_by_name"),
     ),
     Bug(
-        "a listing takes every table with imports for one that can be shown",
+        "a listing shows every table with imported files",
         ICEBERG + "rest/listing.py",
         (
             (
@@ -87,13 +87,13 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_listing.py", "-k", "not_listed"),
     ),
     Bug(
-        "files are said to be sorted by floats, of which Iceberg sorts 0.0 and -0.0",
+        "files are declared as sorted by floats, whose 0.0 and -0.0 Iceberg orders",
         ICEBERG + "metadata/sort_orders.py",
         ((" and kind.name not in FLOATS)", ")"),),
         own_tests=("tests/iceberg/test_sort_orders.py", "-k", "told_by"),
     ),
     Bug(
-        "a commit whose outcome is unknown is said not to have taken place",
+        "a commit with an unknown outcome is reported as failed",
         ICEBERG + "rest/writes.py",
         (
             (
@@ -116,13 +116,13 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "older_snapshot"),
     ),
     Bug(
-        "a commit that depends on the rows of a version is judged against its newest follower alone",
+        "a commit that depends on the rows of a version is judged only against the newest later version",
         "metaservice/service/commit/judging.py",
         (("    for version in range(newest, last, -1):\n", "    for version in range(newest, newest - 1, -1):\n"),),
         own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "changed_no_row or depends_on"),
     ),
     Bug(
-        "files of hidden rows are said to be as old as their data files",
+        "files of hidden rows get the version of their data files",
         ICEBERG + "metadata/facts.py",
         (("return max(self.hidden_version, self.entry.added_version)", "return self.entry.added_version"),),
         own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "stays_deleted"),
@@ -134,7 +134,7 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_removed_files.py", "-k", "undone or come_once"),
     ),
     Bug(
-        "a commit of Iceberg that adds rows and removes files is said to be an append",
+        "a commit of Iceberg that adds rows and removes files is shown as an append",
         ICEBERG + "metadata/table_metadata.py",
         (('{"append": made.removes_files,', '{"append": False,'),),
         own_tests=("tests/iceberg/test_removed_files.py", "-k", "became_one or stay"),
@@ -193,7 +193,7 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_commit_changes.py", "-k", "ids_of_others"),
     ),
     Bug(
-        "the catalog reads what strangers send before it knows who they are",
+        "the catalog reads request bodies before it authenticates the caller",
         ICEBERG + "rest/app.py",
         (
             (

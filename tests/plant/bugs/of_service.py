@@ -50,12 +50,12 @@ BUGS: Final = (
         ((SET_HEAD, SET_HEAD + PUBLISH_EARLY),),
     ),
     Bug(
-        "retention goes by hours that are not durable yet",
+        "retention uses data.retain.hours before its change is durable",
         SERVICE + "retention/housekeeping.py",
         (("retain_us(view.meta.properties)", "retain_us(table.meta.properties)"),),
     ),
     Bug(
-        "a plan looks for what was taken out up to the durable head alone",
+        "a plan looks for removed entries only up to the durable head",
         SERVICE + "read/scan.py",
         (("partition, version, self._removed_max)", "partition, version, self._wanted.version)"),),
     ),
@@ -70,32 +70,32 @@ BUGS: Final = (
         (("                    table.staged[entry.path] = entry\n", "                    pass\n"),),
     ),
     Bug(
-        "what was registered before the first write is not written",
+        "files registered before the first write of a transaction are not written",
         SERVICE + "decider/state.py",
         ((PUT_OPEN + "            self._put_staged(txn)\n", PUT_OPEN),),
     ),
     Bug(
-        "a clock that jumped between two runs is believed",
+        "a clock that jumped between two runs is trusted",
         SERVICE + "decider/clocks.py",
         (("        self._hold(jump_ms)\n", ""),),
     ),
     Bug(
-        "leases run out while the service stands still",
+        "leases run out while the service is suspended",
         SERVICE + "decider/clocks.py",
         (("            self._decider.state.start_leases()\n", ""),),
     ),
     Bug(
-        "ended tasks are forgotten under a clock that is not believed",
+        "ended tasks are forgotten while the clock is not trusted",
         SERVICE + "compaction/maintenance.py",
         (("        keep_from_us = 0 if self._halted() else now_us", "        keep_from_us = now_us"),),
     ),
     Bug(
-        "an option that stands where a value is missing is taken for the value",
+        "an option in place of a missing value is parsed as the value",
         "metaservice/cli/command.py",
         (("isinstance(text, str) and text in names", "text is names"),),
     ),
     Bug(
-        "changes of columns are done in the order of their options",
+        "changes of columns are applied in the order of their options",
         "metaservice/cli/table.py",
         (
             (
@@ -151,7 +151,7 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_joined_rows.py", "-k", "as_they_go_on"),
     ),
     Bug(
-        "a remembered plan has new entries behind all others, wherever they belong",
+        "a remembered plan has new entries at its end instead of in order",
         SERVICE + "read/scan.py",
         (("order[0] <= known.last:", "not order[0]:"),),
         own_tests=REMEMBERED,

@@ -33,22 +33,22 @@ BUGS: Final = (
         ),
     ),
     Bug(
-        "after a sync it is not noted what was synced, nor looked whether the folder is there",
+        "after a sync the synced length is not recorded, and the folder is not checked",
         "metaservice/store/engines/rocks.py",
         (("            self._mark.note(self._db.latest_sequence_number())\n", ""),),
     ),
     Bug(
-        "the purge asks its own table alone before it deletes",
+        "the purge checks only its own table before it deletes",
         "metaservice/store/external_files.py",
         (("return {path for path in paths if _any(cursor, keys.named_prefix(table, path))}", "return set()"),),
     ),
     Bug(
-        "a file from outside is another one when it is spelled otherwise",
+        "an external file with another spelling of its path is another file",
         "metaservice/store/external_files.py",
         (("identity_of(path).encode()", "path.encode()"),),
     ),
     Bug(
-        "a leader that is fenced takes it for any failure, and opens its store again",
+        "a fenced leader treats the fencing as an ordinary failure, and reopens its store",
         "metaservice/server/store_opening.py",
         (
             ("        if self._is_opened:\n", "        if False:\n"),
@@ -77,7 +77,7 @@ BUGS: Final = (
         (("        if self._is_opened:\n", "        if False:\n"),),
     ),
     Bug(
-        "a take-over has the metadata of tables as it was read ahead",
+        "a take-over uses prefetched metadata of tables that has changed since",
         "metaservice/service/decider/loading.py",
         (
             ("self._by_record.get(raw) or", "self._by_record.get(raw[:38]) or"),
@@ -92,7 +92,7 @@ BUGS: Final = (
         own_tests=("tests/contract/test_store.py", "-k", "so_many_syncs"),
     ),
     Bug(
-        "a store in a bucket says that a write is durable before the bucket has it",
+        "a store in a bucket reports a write as durable before the bucket has it",
         "metaservice/store/engines/slate.py",
         (
             (
@@ -117,12 +117,12 @@ BUGS: Final = (
         (("found[0].holder == self._holder and not", "found[0].holder == self._holder and False and not"),),
     ),
     Bug(
-        "a former leader goes on with the lease of its successor",
+        "a former leader continues with the lease of its successor",
         "metaservice/server/ha/leadership.py",
         (("found[0].holder == self._holder and not", "not"),),
     ),
     Bug(
-        "a store that is fenced calls it a failure of its own",
+        "a fenced store reports an ordinary failure",
         "metaservice/store/engines/slate.py",
         ((FENCES, "            pass\n"),),
         own_tests=("tests/contract/test_store.py", "-k", "fences"),
@@ -144,7 +144,7 @@ BUGS: Final = (
         ),
     ),
     Bug(
-        "a prune forgets what the backups that it keeps name, but for the newest",
+        "a prune deletes files of the backups that it keeps, except for the newest",
         "metaservice/store/backups/repository.py",
         (("self._named_by(backup_id for backup_id in there if backup_id not in gone)", "self._named_by(there[-1:])"),),
     ),

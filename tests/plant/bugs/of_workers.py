@@ -10,7 +10,7 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
-        "the other processes of a compaction go on after one of them was killed",
+        "the other processes of a compaction continue after one of them was killed",
         "worker/services/compaction/processes.py",
         (("                for child in self._running:\n                    child.kill()\n", ""),),
         own_tests=("tests/arrow/test_compaction_processes.py", "-k", "killed_child", "--timeout", "60"),
@@ -22,7 +22,7 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_program_end.py",),
     ),
     Bug(
-        "what the rows of an insert by Spark read of its table is no read",
+        "an insert by Spark doesn't declare what its rows read of its table",
         CATALOG + "write/StatementReads.java",
         (
             (
@@ -33,7 +33,7 @@ BUGS: Final = (
         own_tests=("tests/spark/test_plan_reads.py", "-k", "next_number"),
     ),
     Bug(
-        "what rows without Spark read of their table is no read",
+        "an insert without Spark doesn't declare what its rows read of its table",
         "worker/commit/rows_read.py",
         (("found = [one for one in notes.all() if one.source.table.table_id == table.table_id]", "found = []"),),
         own_tests=("tests/arrow/test_rows_read.py", "-k", "next_number"),
@@ -57,19 +57,19 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_write_options.py", "-k", "message"),
     ),
     Bug(
-        "of two rows with one key the older one wins",
+        "of two rows with one key the older row wins",
         CATALOG + "write/Spread.java",
         (("SortDirection.DESCENDING, NullOrdering.NULLS_LAST", "SortDirection.ASCENDING, NullOrdering.NULLS_FIRST"),),
         own_tests=("tests/spark/test_sql_write_options.py", "-k", "newest_row"),
     ),
     Bug(
-        "a write by Spark checks the casts of the key alone, though it is strict",
+        "a strict write by Spark checks only the casts of the key",
         CATALOG + "write/Casts.java",
         (("boolean areAllStrict = options.areCastsStrict(meta);", "boolean areAllStrict = false;"),),
         own_tests=("tests/spark/test_sql_write_options.py", "-k", "strict"),
     ),
     Bug(
-        "an overwrite of named partitions takes rows of any",
+        "an overwrite of named partitions accepts rows of any partition",
         CATALOG + "write/LakeWrite.java",
         (
             (
@@ -109,12 +109,12 @@ BUGS: Final = (
         own_tests=("tests/spark/test_moves.py", "-k", "null_with_null"),
     ),
     Bug(
-        "a partition's time without a zone is one of UTC",
+        "a partition's time without a zone is read as UTC",
         "worker/base/values.py",
         (("moment.replace(tzinfo=zone)", "moment.replace(tzinfo=UTC)"),),
     ),
     Bug(
-        "a partition by 1.5 is another one than that by 1.50",
+        "the partitions 1.5 and 1.50 are different",
         "worker/base/values.py",
         (("    if value.decimal:\n", "    if False:\n"),),
         own_tests=("tests/spark/test_decimal_partitions.py",),
@@ -126,7 +126,7 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_clustering.py", "-k", "order_holds"),
     ),
     Bug(
-        "a merge takes the part of a file that it has for all of it",
+        "a merge treats the loaded part of a file as the whole file",
         "worker/services/compaction/sorted_merge.py",
         (("return self._read == self.rows", "return True"),),
         own_tests=("tests/spark/test_jobs_tasks.py", "-k", "dict_says"),
@@ -143,7 +143,7 @@ BUGS: Final = (
         own_tests=("tests/spark/test_pruning.py", "-k", "no_match and not any"),
     ),
     Bug(
-        "what newer files hide in a file is remembered whichever they are",
+        "hidden rows of a file are cached without regard to the files that hide them",
         "worker/spark_catalog/src/main/java/io/laketx/spark/read/HiddenRows.java",
         (("for (String one : newer) add(digest, one);", ""),),
         own_tests=("tests/spark/test_sql_reads.py", "-k", "found_once or histories"),
@@ -155,23 +155,23 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_reads.py", "-k", "fields_of_structs"),
     ),
     Bug(
-        "the purge takes the mark of any service for its own",
+        "the purge accepts the mark of any service",
         "worker/files/warehouse.py",
         (("if mark.service_id != known.service_id:", "if not mark.service_id:"),),
     ),
     Bug(
-        "a restored service takes the mark of the history before for its own",
+        "a restored service accepts the mark of its previous history",
         "worker/files/warehouse.py",
         (("if mark.history_epoch != known.history_epoch:", "if not mark.history_epoch:"),),
     ),
     Bug(
-        "a row that moves by SQL takes the place of the one that has its key",
+        "a row that SQL moves replaces the row that has its key",
         CATALOG + "write/Landings.java",
         (("if (!landed.contains(key)) continue;", "if (landed.contains(key) || landed.isEmpty()) continue;"),),
         own_tests=("tests/spark/test_sql_moves.py", "-k", "key_is_free"),
     ),
     Bug(
-        "an overwrite by a condition takes rows of any partition",
+        "an overwrite by a condition accepts rows of any partition",
         CATALOG + "write/PartitionCondition.java",
         (
             (
@@ -193,25 +193,25 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_transactions.py", "-k", "see_one_version"),
     ),
     Bug(
-        "the optimiser takes the bounds of some files for those of all",
+        "the optimiser uses the bounds of some files as bounds of all files",
         CATALOG + "read/ColumnBounds.java",
         (("        isBounded = false;\n        return;\n", "        return;\n"),),
         own_tests=("tests/spark/test_sql_statistics.py", "-k", "cut_strings"),
     ),
     Bug(
-        "an increment by SQL takes the removal of an updated row's old image for a delete",
+        "an increment by SQL shows the removal of an updated row's old image as a delete",
         CATALOG + "changes/BucketReader.java",
         (("if (!images.contains(id)) compare(", "compare("),),
         own_tests=("tests/spark/test_sql_changes.py", "-k", "random_histories"),
     ),
     Bug(
-        "a stream that stopped within a commit begins it anew",
+        "a stream that stopped within a commit reads that commit again from its start",
         CATALOG + "changes/Position.java",
         (("return isPart() && asked == version ? files : 0;", "return isSnapshot && asked == version ? files : 0;"),),
         own_tests=("tests/spark/test_sql_stream_sources.py", "-k", "how_much"),
     ),
     Bug(
-        "a stream keeps nothing of what it has not read",
+        "a stream doesn't protect the versions that it has not read",
         CATALOG + "changes/StreamMark.java",
         (
             ("    advance(Math.max(version, kept));\n", "    end();\n"),
@@ -226,7 +226,7 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_stream_sinks.py", "-k", "repeats"),
     ),
     Bug(
-        "the shell takes a server's catalog for whatever lake was named",
+        "the shell uses a server's catalog even if another lake was named",
         "laketx/commands/sql.py",
         (("if is_named and found != asked:", "if is_named and not found:"),),
         own_tests=("tests/spark/test_sql_remote.py", "-k", "another_lake"),
@@ -250,7 +250,7 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_reads.py", "-k", "histories"),
     ),
     Bug(
-        "a MERGE by Spark SQL doesn't say what it read",
+        "a MERGE by Spark SQL doesn't declare its reads",
         CATALOG + "write/StatementReads.java",
         (("for (TableRead one : changed) found", "for (TableRead one : changed) if (changesAll) found"),),
         own_tests=("tests/spark/test_sql_rows.py", "-k", "merge_loses"),
@@ -262,7 +262,7 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_isolation.py", "-k", "began_when"),
     ),
     Bug(
-        "a subquery of Spark SQL is no read",
+        "a subquery of Spark SQL doesn't count as a read",
         CATALOG + "write/PlanScans.java",
         (
             ("    for (Object one : CollectionConverters.asJava(plan.subqueries())) look((QueryPlan<?>) one);\n", ""),
@@ -271,7 +271,7 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_isolation.py", "-k", "a_subquery"),
     ),
     Bug(
-        "an INSERT of Spark SQL that read its table is resubmitted where it should run again",
+        "an INSERT of Spark SQL that read its table is resubmitted instead of run again",
         CATALOG + "write/WriteTransaction.java",
         (("return policy != ConflictPolicy.FAIL && isBlind;", "return policy != ConflictPolicy.FAIL;"),),
         own_tests=("tests/spark/test_sql_isolation.py", "-k", "rerun_computes"),
@@ -300,13 +300,13 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_procedures.py", "-k", "export_that_fails"),
     ),
     Bug(
-        "what an INSERT read doesn't count under maxcompute",
+        "an INSERT's reads don't count under maxcompute",
         "metaservice/core/commit/judge.py",
         ((" or change.operation is Operation.INSERT  # on what it read", ""),),
         own_tests=("tests/unit/test_core_traps.py", "-k", "judged_by_what_it_read"),
     ),
     Bug(
-        "a MERGE that asks for more than the key is taken for an insert by key",
+        "a MERGE whose condition tests more than the key runs as an insert by key",
         CATALOG + "write/SparkPlans.java",
         (("    if (!isWhole(join.left())) return null;\n", ""),),
         own_tests=("tests/spark/test_sql_rows.py", "-k", "reads_no_rows"),
@@ -330,7 +330,7 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_version_rows.py",),
     ),
     Bug(
-        "an increment without Spark forgets what a restore brought back",
+        "an increment without Spark leaves out the rows that a restore brought back",
         "worker/arrow/changes/change_rows.py",
         (("*images, *self._tombstones(), *self._states()]", "*images, *self._tombstones()]"),),
         own_tests=("tests/arrow/test_change_rows.py",),
@@ -378,7 +378,7 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_from_texts.py",),
     ),
     Bug(
-        "the purge takes a staged table that was made for one that was given up",
+        "the purge gives up a staged table that has been created",
         "worker/services/staged_tables.py",
         (
             (
@@ -389,7 +389,7 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_staged_tables.py", "-k", "never_dropped"),
     ),
     Bug(
-        "hidden rows of inlined files read together are counted from each one's begin",
+        "positions of hidden rows start at each file when inlined files are read together",
         "worker/arrow/scan/version_rows.py",
         (("[one.hidden + np.uint64(at) for one, at", "[one.hidden for one, _"),),
         own_tests=("tests/arrow/test_inlined.py", "-k", "together"),
@@ -401,7 +401,7 @@ BUGS: Final = (
         own_tests=("tests/spark/test_field_ids.py",),
     ),
     Bug(
-        "what a session says of Parquet goes into files of Spark SQL",
+        "a session's Parquet settings apply to files of Spark SQL",
         CATALOG + "write/ParquetOut.java",
         (("      for (String[] one : SETTINGS) job.getConfiguration().set(one[0], one[1]);", "     "),),
         own_tests=("tests/spark/test_session.py", "-k", "whatever"),
