@@ -294,12 +294,6 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_retired.py",),
     ),
     Bug(
-        "an export by SQL that fails is cleared while its tasks go on",
-        CATALOG + "procedures/ExportTarget.java",
-        (("        SparkInternals.awaitTasks(context, jobs, TASKS_END_WITHIN_MS);", "       "),),
-        own_tests=("tests/spark/test_sql_procedures.py", "-k", "export_that_fails"),
-    ),
-    Bug(
         "an INSERT's reads don't count under maxcompute",
         "metaservice/core/commit/judge.py",
         ((" or change.operation is Operation.INSERT  # on what it read", ""),),
@@ -389,9 +383,9 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_staged_tables.py", "-k", "never_dropped"),
     ),
     Bug(
-        "positions of hidden rows start at each file when inlined files are read together",
+        "of inlined files that are read together the oldest rows win",
         "worker/arrow/scan/version_rows.py",
-        (("[one.hidden + np.uint64(at) for one, at", "[one.hidden for one, _"),),
+        (("newer.sort(key=lambda file: -file.data_version)", "newer.sort(key=lambda file: file.data_version)"),),
         own_tests=("tests/arrow/test_inlined.py", "-k", "together"),
     ),
     Bug(

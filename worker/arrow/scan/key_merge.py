@@ -164,7 +164,7 @@ def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]
         keys = [_plain(read.column(name)) for name in run[0].key_columns]
         tables.append(pa.table(keys, names=[f"k{at}" for at in range(len(keys))]))
         gone.append(read.column(OP).to_numpy() == TOMBSTONE if run[0].is_delta else np.zeros(len(read), bool))
-        counts += [one.rows for one in run] if len(run) > 1 else [len(read)]
+        counts += [one.rows for one in run] if run[0].content else [len(read)]
     whole = pl.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
     if not isinstance(whole, pl.DataFrame):
         raise TypeError("a table of keys")

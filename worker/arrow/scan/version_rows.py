@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, groupby, islice
+from itertools import groupby, islice
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -200,9 +200,7 @@ class VersionRows:
 
     def _merged_together(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
         """The same; inlined files that follow each other are joined, so where each begins is not known."""
-        for alike, run in groupby(self._merged(files), _alike):
-            while group := list(islice(run, 1 if alike is None else INLINED_AT_ONCE)):
-                yield group[0] if len(group) == 1 else _as_one(group)
+        return self._merged(_joined_runs(files))
 
     def _input(self, one: ScannedFile) -> InputFile:
         return input_file(self._table, self._written, one.file, one.data_version, one.hidden)
@@ -271,20 +269,44 @@ def _files(entries: Iterable[common_pb2.LiveEntry]) -> list[ScannedFile]:
     return [ScannedFile(one.file, one.data_version) for one in entries if one.HasField("file")]
 
 
-def _alike(one: FileToRead) -> tuple[Hashable, ...] | None:
+def _joined_runs(files: Sequence[ScannedFile]) -> list[ScannedFile]:
+    """The files of a bucket, with inlined ones whose data versions follow each other as one, its newest rows first.
+
+    The oldest stay as they are: all others can hide their rows, and they hide none.
+    """
+    oldest = min(file.data_version for file in files)
+    newer = [file for file in files if file.data_version > oldest]
+    newer.sort(key=lambda file: -file.data_version)
+    runs = [file for file in files if file.data_version == oldest]
+    for alike, run in groupby(newer, _alike):
+        while group := list(islice(run, 1 if alike is None else INLINED_AT_ONCE)):
+            runs.append(group[0] if len(group) == 1 else _as_one(group))
+    return runs
+
+
+def _alike(scanned: ScannedFile) -> Hashable:
     """The same for inlined files that can be read as one; None for others."""
-    file = one.file
-    same = (file.is_delta, file.carries_row_ids, one.is_current, one.has_tombstones)
-    return (*same, head_of(file.content)) if file.content else None
+    file = scanned.file
+    return (file.kind, file.schema_version, file.carries_row_ids, head_of(file.content)) if file.content else None
 
 
-def _as_one(group: Sequence[FileToRead]) -> FileToRead:
-    """Inlined files as one, with their hidden rows."""
-    rows = [one.file.rows for one in group]
-    begins = accumulate(rows, initial=0)
-    hidden = np.concatenate([one.hidden + np.uint64(at) for one, at in zip(group, begins, strict=False)])
-    content = joined([one.file.content for one in group])
-    return replace(group[0], file=replace(group[0].file, rows=sum(rows), content=content), hidden=hidden)
+def _as_one(group: Sequence[ScannedFile]) -> ScannedFile:
+    """Inlined files as one, which is as new as the first of them."""
+    first = group[0].file
+    content = joined([scanned.file.content for scanned in group])
+    whole = common_pb2.DataFile(
+        path=first.path,
+        partition=first.partition,
+        bucket=first.bucket,
+        kind=first.kind,
+        schema_version=first.schema_version,
+        carries_row_ids=first.carries_row_ids,
+        inlined=True,
+        rows=sum(scanned.file.rows for scanned in group),
+        bytes=len(content),
+        content=content,
+    )
+    return ScannedFile(whole, group[0].data_version)
 
 
 def _each(read: Callable[[FileToRead], Iterable[Any]], source: Source[FileToRead]) -> Iterator[Any]:
