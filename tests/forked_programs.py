@@ -53,7 +53,8 @@ class ForkedProgram(subprocess.Popen[str]):
         self._polls = threading.Lock()
         ends = [self._end_of(*each) for each in zip(STREAMS, (stdin, stdout, stderr), strict=True)]
         known = dict(os.environ if env is None else env)
-        self._process = _context.Process(target=_run_module, args=(module, list(words), known, ends), daemon=True)
+        given = (module, list(words), known, _umask(), ends)
+        self._process = _context.Process(target=_run_module, args=given, daemon=True)
         self._process.start()
         self._child_created = True
         self.pid = int(self._process.pid or 0)
@@ -104,7 +105,13 @@ def run_forked(
     return subprocess.CompletedProcess(process.args, process.wait(), out, err)
 
 
-def _run_module(module: str, words: list[str], known: dict[str, str], ends: list[Connection]) -> None:
+def _umask() -> int:
+    """This process's."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("Umask:")[2].split(maxsplit=1)[0], base=8)
+
+
+def _run_module(module: str, words: list[str], known: dict[str, str], umask: int, ends: list[Connection]) -> None:
     """In the process that was forked."""
     for number, end in enumerate(ends):
         os.dup2(end.fileno(), number)
@@ -114,6 +121,7 @@ def _run_module(module: str, words: list[str], known: dict[str, str], ends: list
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(known)
+    os.umask(umask)
     os.chdir(ROOT)
     sys.argv = [module, *words]
     try:

@@ -73,4 +73,4 @@ def test_the_page_says_how_many_fail_for_which_reason() -> None:
     counts = {reason: len(tests) for reason, tests in failing().items()}
     for reason, count in counts.items():
         assert f"| {reason} | {count} |" in page
-    assert f"Of {TESTS} tests, {TESTS - OPTIONAL - sum(counts.values())} pass, and {OPTIONAL} are for" in page
+    assert f"Of {TESTS} tests, {TESTS - OPTIONAL - sum(counts.values())} pass, and {OPTIONAL} test optional" in page
