@@ -69,6 +69,22 @@ def test_rows_are_compared_under_the_schema_of_the_end(lake: LabLake) -> None:
     assert sorted(tuple(row) for row in whole) == [(1, 10, "insert", 1), (2, 1 << 40, "insert", 4)]
 
 
+def test_rows_of_both_ends_have_their_own_zeros(lake: LabLake) -> None:
+    """0.0 and -0.0 are one value: no commit below changes row 1, nor row 2 before it goes, but each writes it."""
+    table = lake.create("zeros", {"id": "bigint", "d": "double"}, key=["id"], buckets=1)
+    table.insert([{"id": 1, "d": 0.0}, {"id": 2, "d": -0.0}])
+    table.insert([{"id": 1, "d": -0.0}, {"id": 2, "d": 0.0}])
+    table.delete([(2,)])
+
+    def found(since: int, mode: str) -> list[str]:
+        rows = read_changes(table.view, since=since, until=3, mode=mode).drop("_commit_time").collect()
+        return sorted(repr(tuple(row)) for row in rows)
+
+    assert found(1, "log") == ["(2, 0.0, 'delete', 3)"]
+    assert found(1, "changes") == ["(2, -0.0, 'delete', 3)"]
+    assert found(0, "latest") == found(0, "changes") == ["(1, -0.0, 'insert', 1)"]
+
+
 def test_new_rows_of_an_append_table_are_a_plain_scan(lake: LabLake) -> None:
     table = lake.create("plain", {"id": "bigint"})
     for number in range(3):

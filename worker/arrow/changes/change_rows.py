@@ -112,8 +112,8 @@ class ChangeRows:
             return self.schema.empty_table()
         whole = pa.concat_tables([one.rows for one in events])
         entries = self._entries(events, whole, _ends(commits, numbers))
-        if self._mode != "log":
-            entries = self._whole_range(entries, whole)
+        differs = self._differs(entries, whole)
+        entries = entries.where(differs) if self._mode == "log" else self._whole_range(entries, differs, whole)
         return self._shown(entries, whole, commits)
 
     # -- from events to entries
@@ -142,7 +142,7 @@ class ChangeRows:
             np.concatenate([versions, end[is_ended]]),
             np.concatenate([identity, identity[is_ended]]),
         )
-        return self._changed(found.where(found.versions > self._begin), whole)
+        return found.where(found.versions > self._begin)
 
     def _identities(self, whole: pa.Table) -> Numbers:
         """A number for each row, equal for the events of one row."""
@@ -155,17 +155,21 @@ class ChangeRows:
         numbered = keys.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
         return numbered[PLACE].cast(pl.Int64).to_numpy()
 
-    def _whole_range(self, entries: Entries, whole: pa.Table) -> Entries:
-        """One entry for each row: before its first change, and after its last."""
+    def _whole_range(self, entries: Entries, differs: Any, whole: pa.Table) -> Entries:
+        """One entry for each row: before its first commit, after its last one, with the last version that changed it.
+
+        Commits that wrote the same values count for the rows: 0.0 and -0.0 are the same value.
+        """
         order = np.lexsort([entries.versions, entries.identities])
         sorted_ = entries.where(order)
-        first = ~_same_as_before(sorted_.identities)
-        last = np.append(first[1:], True)
-        found = Entries(sorted_.before[first], sorted_.after[last], sorted_.versions[last], sorted_.identities[last])
-        return self._changed(found, whole)
+        first = np.flatnonzero(~_same_as_before(sorted_.identities))
+        last = np.append(first, len(order))[1:] - 1
+        changed_at = np.maximum.reduceat(np.where(differs[order], sorted_.versions, NONE), first)
+        found = Entries(sorted_.before[first], sorted_.after[last], changed_at, sorted_.identities[last])
+        return found.where(self._differs(found, whole))
 
-    def _changed(self, entries: Entries, whole: pa.Table) -> Entries:
-        """Those that are on one side only, or have other values there."""
+    def _differs(self, entries: Entries, whole: pa.Table) -> Any:
+        """Which of them are on one side only, or have other values there."""
         differs = (entries.before == NONE) != (entries.after == NONE)
         both = np.flatnonzero((entries.before != NONE) & (entries.after != NONE))
         old, new = pa.array(entries.before[both]), pa.array(entries.after[both])
@@ -174,7 +178,7 @@ class ChangeRows:
             column = whole.column(name)
             other |= ~_equal(column.take(old), column.take(new))
         differs[both] = other
-        return entries.where(differs)
+        return differs
 
     # -- from entries to rows
 

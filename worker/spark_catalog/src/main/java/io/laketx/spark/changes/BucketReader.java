@@ -70,7 +70,7 @@ final class BucketReader implements PartitionReader<InternalRow> {
   /** A row that is given. */
   private record Change(UTF8String type, UnsafeRow row, long version, long timeUs) {}
 
-  /** What a row was before the first commit that changed it, and the last one. */
+  /** What a row was before the first commit that wrote it, and the last one that changed it, if any did. */
   private static final class Net {
     final UnsafeRow first;
     Step last;
@@ -167,12 +167,13 @@ final class BucketReader implements PartitionReader<InternalRow> {
   }
 
   private void compare(Object key, UnsafeRow before, UnsafeRow image) {
-    if (!Rows.differ(before, image, columns)) return;
+    boolean differs = Rows.differ(before, image, columns);
     if (task.mode() == ChangesMode.LOG || !keeps(key)) {
-      emit(before, image, step);
-      return;
+      if (differs) emit(before, image, step);
+    } else if (differs || (image != null && !image.equals(before))) { // 0.0 and -0.0 are one value, in two images
+      Net net = nets.computeIfAbsent(key, none -> new Net(before));
+      if (differs) net.last = step;
     }
-    nets.computeIfAbsent(key, none -> new Net(before)).last = step;
   }
 
   /** Whether the range may touch the row once more. */
