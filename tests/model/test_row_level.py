@@ -13,7 +13,7 @@ NEVER_BY_IDS = {pair for pair in NEVER if not UNSORTED.isdisjoint(pair)}
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["primary-key", "append"])
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 4))])
 def test_a_serial_order_explains_every_history(block: int, keyed: bool) -> None:
     committed = lost = compacted = 0
     for seed in range(block * SEEDS, (block + 1) * SEEDS):

@@ -1,4 +1,4 @@
-"""Three hundred histories hold; a history is the same each time."""
+"""Seeded histories hold, thirty in the quick run and three hundred in all; a history is the same each time."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.simulation.slate_memory import SlateMemory
 CHUNK = 30
 
 
-@pytest.mark.parametrize("first", range(0, 300, CHUNK))
+@pytest.mark.parametrize("first", [0, *(pytest.param(one, marks=pytest.mark.long) for one in range(CHUNK, 300, CHUNK))])
 def test_every_promise_holds_in_seeded_histories(first: int) -> None:
     for seed in range(first, first + CHUNK):
         counts = run_history(seed)
@@ -19,6 +19,6 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
     assert run_history(7) == run_history(7)
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 60))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 60))])
 def test_a_store_on_object_storage_gives_the_same_history(seed: int) -> None:
     assert run_history(seed, make_store=SlateMemory) == run_history(seed)

@@ -7,7 +7,7 @@ from tests.simulation.take_overs import run_take_overs
 CHUNK = 5
 
 
-@pytest.mark.parametrize("first", range(0, 30, CHUNK))
+@pytest.mark.parametrize("first", [0, *(pytest.param(one, marks=pytest.mark.long) for one in range(CHUNK, 30, CHUNK))])
 def test_every_promise_holds_across_take_overs(first: int) -> None:
     for seed in range(first, first + CHUNK):
         counts = run_take_overs(seed)
