@@ -51,11 +51,11 @@ def check(course: Course, seed: int, count: int) -> list[Result]:
 
 
 def test_races_without_spark(without_spark: Course) -> None:
-    check(without_spark, SEED, 100)
+    check(without_spark, SEED, 40)
 
 
 def test_races_of_iceberg(of_iceberg: Course) -> None:
-    check(of_iceberg, SEED, 8)
+    check(of_iceberg, SEED, 4)
 
 
 def test_second_tries_of_iceberg(of_iceberg: Course) -> None:
@@ -74,7 +74,7 @@ def test_second_tries_of_iceberg(of_iceberg: Course) -> None:
 
 
 def test_races_with_spark(with_spark: Course) -> None:
-    check(with_spark, SEED, 10)
+    check(with_spark, SEED, 5)
 
 
 def reruns(course: Course, *names: str) -> Iterator[Pair]:
