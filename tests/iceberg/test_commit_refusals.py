@@ -244,7 +244,7 @@ def test_the_purge_sweeps_what_no_commit_took_and_nothing_else(tmp_path: Path) -
             swept_to(found, server, rows=6)
 
 
-@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize("form", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_the_purge_sweeps_the_files_of_deletes(tmp_path: Path, form: int) -> None:
     """A commit made delete sets of them."""
     with warehouse(tmp_path) as found:

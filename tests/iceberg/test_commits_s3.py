@@ -72,7 +72,7 @@ def on_s3(folder: Path, warehouse: str) -> Iterator[OnS3]:
         yield OnS3(lake, servers, variables)
 
 
-@pytest.fixture(scope="module", params=["s3://lake/files", "s3a://lake/files"])
+@pytest.fixture(scope="module", params=["s3://lake/files", pytest.param("s3a://lake/files", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnS3]:
     """A bucket has one scheme, and programs of Hadoop another name for it."""
     with on_s3(tmp_path_factory.mktemp("s3"), request.param) as found:

@@ -28,7 +28,15 @@ COLUMNS = "id bigint, day date, amount double, price decimal(10,2), at timestamp
 Read = Callable[..., Any]
 NAN = float("nan")
 BOTH = pytest.mark.parametrize("form", [2, 3])
-KINDS = pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
+EACH = pytest.mark.parametrize(  # both forms and both kinds of table; every pair of them in the long run
+    ("form", "keyed"),
+    [
+        pytest.param(2, False, id="2-append"),
+        pytest.param(3, True, id="3-keyed"),
+        pytest.param(2, True, id="2-keyed", marks=pytest.mark.long),
+        pytest.param(3, False, id="3-append", marks=pytest.mark.long),
+    ],
+)
 READERS = pytest.mark.parametrize("read", [read_pyiceberg, read_duckdb])
 
 
@@ -45,16 +53,14 @@ def as_texts(rows: Iterator[Row] | list[Row], names: list[str]) -> list[str]:
 # -- random histories --------------------------------------------------------------------------------------------------
 
 
-@BOTH
-@KINDS
+@EACH
 @pytest.mark.parametrize("seed", range(2))
 def test_every_version_shows_its_rows(lab: LabLake, seed: int, keyed: bool, form: int, tmp_path: Path) -> None:
     table = grow(lab, f"h{seed}_{form}_{keyed}", seed, keyed=keyed, steps=8)
     check(table, read_pyiceberg, sorted(table.at), form=form, folder=str(tmp_path))
 
 
-@BOTH
-@KINDS
+@EACH
 @pytest.mark.parametrize("seed", range(2))
 def test_every_version_shows_its_rows_under_its_columns(
     lab: LabLake, seed: int, keyed: bool, form: int, tmp_path: Path
@@ -63,8 +69,7 @@ def test_every_version_shows_its_rows_under_its_columns(
     check(table, read_pyiceberg, sorted(table.at), form=form, folder=str(tmp_path))
 
 
-@BOTH
-@KINDS
+@EACH
 def test_duckdb_reads_deleted_and_evolved_rows(lab: LabLake, keyed: bool, form: int) -> None:
     deleted = grow(lab, f"d{form}_{keyed}", 1, keyed=keyed, steps=8)
     evolved = grow_many(lab, f"e{form}_{keyed}", 1, keyed=keyed, cases=3, sites=2, steps=6, alters=3)
@@ -72,8 +77,7 @@ def test_duckdb_reads_deleted_and_evolved_rows(lab: LabLake, keyed: bool, form: 
         check(table, read_duckdb, sorted(table.at)[-3:], form=form)
 
 
-@BOTH
-@KINDS
+@EACH
 @READERS
 def test_parts_of_columns_keep_their_values(lab: LabLake, read: Read, keyed: bool, form: int, tmp_path: Path) -> None:
     name = f"n{form}_{keyed}_{read.__name__}"
@@ -88,8 +92,7 @@ def without_jar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LabTable, "marks_parts", False)
 
 
-@BOTH
-@KINDS
+@EACH
 @pytest.mark.usefixtures("without_jar")
 def test_parts_of_columns_without_ids_keep_their_values(lab: LabLake, keyed: bool, form: int, tmp_path: Path) -> None:
     table = grow_many(lab, f"s{form}_{keyed}", 3, keyed=keyed, cases=3, sites=2, steps=6, alters=0, more=NESTED)
@@ -108,8 +111,7 @@ def test_duckdb_does_not_read_arrays_and_maps_without_ids(lab: LabLake) -> None:
         read_duckdb(metadata_of(maps))
 
 
-@BOTH
-@KINDS
+@EACH
 def test_older_files_lack_ids_on_some_columns(lab: LabLake, keyed: bool, form: int, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LabTable, "marks_own", False)

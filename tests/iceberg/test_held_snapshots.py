@@ -126,7 +126,7 @@ def purge(lake: LabLake, table: LabTable) -> int:
     return int(report.files - report.missing)
 
 
-@KINDS
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True], ids=["append", "keyed"])
 def test_held_snapshots_stay_readable_while_all_goes_on(keyed: bool, tmp_path: Path) -> None:
     assert play(tmp_path, 1, keyed=keyed, steps=20) > 0
 
@@ -151,7 +151,7 @@ def test_a_tag_that_outlives_the_retention_is_shown(tmp_path: Path) -> None:
         assert texts(found) == sorted(repr(tuple(row[name] for name in names)) for row in table.at[tagged].values())
 
 
-@KINDS
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)], ids=["append", "keyed"])
 def test_what_is_held_no_longer_goes(keyed: bool, tmp_path: Path) -> None:
     chance = random.Random(1)
     with kept_for_nothing(tmp_path, "--snapshots", "0", keyed=keyed) as (lake, table, server):

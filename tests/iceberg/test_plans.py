@@ -22,8 +22,15 @@ from worker.iceberg.rest import plans
 from worker.iceberg.rest.plans import Plans, Reader, asked_again
 from worker.iceberg.rest.problems import NO_TASK, RestError
 
-BOTH = pytest.mark.parametrize("form", [2, 3])
-KINDS = pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
+EACH = pytest.mark.parametrize(  # both forms and both kinds of table; every pair of them in the long run
+    ("form", "keyed"),
+    [
+        pytest.param(2, False, id="2-append"),
+        pytest.param(3, True, id="3-keyed"),
+        pytest.param(2, True, id="2-keyed", marks=pytest.mark.long),
+        pytest.param(3, False, id="3-append", marks=pytest.mark.long),
+    ],
+)
 PATH = "/v1/v3/namespaces/default/tables"
 Json = dict[str, Any]
 
@@ -68,8 +75,7 @@ def post(server: Server, table: str, body: object, path: str = "plan") -> tuple[
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
-@KINDS
+@EACH
 def test_planned_scans_show_the_rows_of_each_version(lab: LabLake, server: Server, keyed: bool, form: int) -> None:
     deleted = grow(lab, f"d_{form}_{keyed}", 3, keyed=keyed, steps=6)
     evolved = grow_many(lab, f"e_{form}_{keyed}", 1, keyed=keyed, cases=3, sites=2, steps=6, alters=3)

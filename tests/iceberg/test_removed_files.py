@@ -85,8 +85,15 @@ def compact(lake: Lake, name: str) -> None:
     Compactions(lake).run(MINOR, name, "fail")
 
 
-@pytest.mark.parametrize("properties", [FEW, {}], ids=["files", "inlined"])
-@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize(
+    ("form", "properties"),
+    [
+        pytest.param(2, FEW, id="2-files"),
+        pytest.param(3, {}, id="3-inlined"),
+        pytest.param(2, {}, id="2-inlined", marks=pytest.mark.long),
+        pytest.param(3, FEW, id="3-files", marks=pytest.mark.long),
+    ],
+)
 def test_what_goes_is_listed(
     lake: Lake, server: Server, ducks: Ducks, folder: Path, form: int, properties: Mapping[str, str]
 ) -> None:

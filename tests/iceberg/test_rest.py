@@ -37,8 +37,15 @@ def snapshots() -> int:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
-@pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
+@pytest.mark.parametrize(
+    ("form", "keyed"),
+    [
+        pytest.param(2, False, id="2-append"),
+        pytest.param(3, True, id="3-keyed"),
+        pytest.param(2, True, id="2-keyed", marks=pytest.mark.long),
+        pytest.param(3, False, id="3-append", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("reader", sorted(READERS))
 def test_readers_see_the_rows_of_each_shown_version(
     lab: LabLake, server: Server, reader: str, keyed: bool, form: int

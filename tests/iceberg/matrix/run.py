@@ -54,11 +54,11 @@ class Asked:
         return None if self.moment == "head" else self.case.version(self.moment) + 1
 
 
-def run(folder: Path, engines: Sequence[str]) -> list[Tried]:
+def run(folder: Path, engines: Sequence[str], forms: Sequence[int] = FORMS) -> list[Tried]:
     """Makes the tables in the folder, and lets the engines read them."""
     with open_lake(folder / "lake") as lake, served_folder(folder / "lake", "--snapshots", "30") as server:
         made = cases(lake, folder)
-        asked = [Asked(case, form, moment) for case in made for form in FORMS for moment in MOMENTS]
+        asked = [Asked(case, form, moment) for case in made for form in forms for moment in MOMENTS]
         return [tried for engine in engines for tried in tried_by(engine, server, asked, folder)]
 
 
@@ -67,7 +67,7 @@ def tried_by(engine: str, server: Server, asked: Sequence[Asked], folder: Path) 
     is_near = engine in NEAR
     said, failed = near(engine, server, asked) if is_near else far(engine, server, asked, folder)
     found = []
-    for form in FORMS:
+    for form in dict.fromkeys(one.form for one in asked):
         wrongs = [(one, wrong) for one, wrong in zip(asked, failed, strict=True) if one.form == form]
         failures = [Failure(one.case.kind, one.case.state, one.moment, wrong) for one, wrong in wrongs if wrong]
         found.append(Tried(engine, said, form, len(wrongs), failures))
