@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.arrow.tables import texts
@@ -55,8 +55,21 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", FLAT)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_column_comes_back_from_csv_and_from_json(name: str, data: st.DataObject) -> None:
+    check_column(name, data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FLAT)
+@settings(max_examples=1_000)
+@given(data=st.data())
+def test_many_columns_come_back_from_csv_and_from_json(name: str, data: st.DataObject) -> None:
+    check_column(name, data)
+
+
+def check_column(name: str, data: st.DataObject) -> None:
     kind, values = FLAT[name]
     wanted = array(data.draw(st.lists(st.none() | values, max_size=6)), kind)
     for other in ([], [pa.nulls(len(wanted), pa.string())]):  # a column alone, and beside another

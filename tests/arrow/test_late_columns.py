@@ -38,7 +38,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
         yield made
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
 def test_both_ways_show_the_same_rows(lake: LabLake, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     table = grow(lake, f"t{seed}", seed, keyed=bool(seed % 2), steps=8)
@@ -53,7 +53,7 @@ def test_both_ways_show_the_same_rows(lake: LabLake, seed: int, monkeypatch: pyt
         assert found[0] == found[1], condition
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(10, 40))])
 def test_both_ways_read_the_same_rows_of_a_file(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     rows = some_rows(chance, chance.choice([1, 700, 5_000, 20_000]))

@@ -227,7 +227,7 @@ def test_what_laketx_exports(tmp_path: Path, lake: Lake, form: int, seed: int) -
 # -- later runs --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 4))])
 def test_runs_between_random_changes(lake: Lake, bergs: Icebergs, seed: int) -> None:
     chance = random.Random(seed)
     bergs.create("orders", orders(0, 0).schema)

@@ -68,7 +68,9 @@ def test_a_backup_of_each_release_is_restored_by_the_other(before: Release, tmp_
             assert read(NOW, service).replace(' ["pipe", 3]', "") == there.replace(' ["pipe", 3]', "")
 
 
-@pytest.mark.parametrize("feature", ["inlined_rows", "column_defaults", "views"])
+@pytest.mark.parametrize(
+    "feature", ["inlined_rows", *(pytest.param(one, marks=pytest.mark.long) for one in ("column_defaults", "views"))]
+)
 def test_a_folder_that_uses_something_new_is_refused_by_the_older_release(
     before: Release, tmp_path: Path, feature: str
 ) -> None:
