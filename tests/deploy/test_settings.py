@@ -53,7 +53,7 @@ def test_versions_are_those_of_the_project() -> None:
     found = {
         (name, version)
         for name, text in TEXTS.items()
-        for version in re.findall(r"laketx(?:-worker)?:(\d+\.\d+\.\d+)", text)
+        for version in re.findall(r"laketx(?:-worker)?:(\d+\.\d+\.\d+(?:-dev)?)", text)
         + re.findall(r"^(?:app)?[vV]ersion: (\d\S*)", text if name.endswith("Chart.yaml") else "", re.MULTILINE)
     }
     assert {name for name, _ in found} >= {"deploy/compose/compose.yaml", "deploy/helm/laketx/Chart.yaml"}

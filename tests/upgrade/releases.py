@@ -23,6 +23,7 @@ COMMANDS = {  # modules of commands that this environment names, and what the re
     "worker/iceberg": "COMMANDS = ()\n",
 }
 STOP_S = 60.0
+WITHOUT_FEATURES = "6464645"  # the last build that knows no feature: refusals of older clients are tried with it
 
 
 class UnknownReleaseError(Exception):

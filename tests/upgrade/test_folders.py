@@ -72,7 +72,7 @@ def test_a_backup_of_each_release_is_restored_by_the_other(before: Release, tmp_
     "feature", ["inlined_rows", *(pytest.param(one, marks=pytest.mark.long) for one in ("column_defaults", "views"))]
 )
 def test_a_folder_that_uses_something_new_is_refused_by_the_older_release(
-    before: Release, tmp_path: Path, feature: str
+    featureless: Release, tmp_path: Path, feature: str
 ) -> None:
     data = tmp_path / "db"
     with serving(NOW, data) as service, lake_at(service.address, tmp_path / "files") as lake:
@@ -86,14 +86,14 @@ def test_a_folder_that_uses_something_new_is_refused_by_the_older_release(
             lake.client.put_view(VIEW)
         assert lake.client.get_status().store_format == 2
         service.stop()
-    said = refused(before, data)
+    said = refused(featureless, data)
     assert "FORMAT_TOO_NEW" in said
     with serving(NOW, data) as service, MetaClient(service.address) as client:
         assert client.get_status().store_format == 2
         assert [line for part in client.check() for line in part.problems] == []
 
 
-def test_a_held_format_keeps_the_way_back_open(before: Release, tmp_path: Path) -> None:
+def test_a_held_format_keeps_the_way_back_open(featureless: Release, tmp_path: Path) -> None:
     data = tmp_path / "db"
     with serving(NOW, data, "--store-format", "1") as service, lake_at(service.address, tmp_path / "files") as lake:
         client = lake.client
@@ -120,7 +120,7 @@ def test_a_held_format_keeps_the_way_back_open(before: Release, tmp_path: Path) 
         client.alter_columns(table_id, add_column("n", "int"))
         assert client.get_status().store_format == 1
         service.stop()
-    with serving(before, data) as service, lake_at(service.address, tmp_path / "files") as lake:
+    with serving(featureless, data) as service, lake_at(service.address, tmp_path / "files") as lake:
         assert sorted(lake.table("t").to_arrow().to_pylist(), key=lambda row: row["id"]) == ROWS
 
 

@@ -57,9 +57,9 @@ def restarts(before: Release, folder: Path, rounds: int) -> tuple[int, float]:
     return len(acknowledged), max(after - one for one, after in pairwise(times)) / 1e6
 
 
-def test_small_writes_go_on_while_the_service_learns_to_inline(before: Release, tmp_path: Path) -> None:
+def test_small_writes_go_on_while_the_service_learns_to_inline(featureless: Release, tmp_path: Path) -> None:
     """A writer that wrote files for the older service inlines its rows as soon as the newer one serves."""
-    with serving(before, tmp_path / "db") as service, lake_at(service.address, tmp_path / "files") as lake:
+    with serving(featureless, tmp_path / "db") as service, lake_at(service.address, tmp_path / "files") as lake:
         table = lake.create_table("t", "id bigint, note string")
         written: list[int] = []
         over = threading.Event()

@@ -31,8 +31,10 @@ def test_every_call_of_each_release_works_with_the_service_of_the_other(before: 
 # -- what only the newer release knows ---------------------------------------------------------------------------------
 
 
-def test_small_writes_of_the_present_client_reach_the_older_service_as_files(before: Release, tmp_path: Path) -> None:
-    with serving(before, tmp_path / "db") as running, lake_at(running.address, tmp_path / "files") as lake:
+def test_small_writes_of_the_present_client_reach_the_older_service_as_files(
+    featureless: Release, tmp_path: Path
+) -> None:
+    with serving(featureless, tmp_path / "db") as running, lake_at(running.address, tmp_path / "files") as lake:
         lake.create_table("plain", "id bigint, note string")
         lake.create_table("keyed", "id bigint, note string", primary_key=["id"])
         for name in ("plain", "keyed"):
@@ -51,10 +53,10 @@ def test_small_writes_of_the_present_client_reach_the_older_service_as_files(bef
 
 
 def test_the_older_service_refuses_inlined_rows_that_reach_it(
-    before: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    featureless: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that has asked a newer service meets the older one, if somebody goes back at that moment."""
-    with serving(before, tmp_path / "db") as running, lake_at(running.address, tmp_path / "files") as lake:
+    with serving(featureless, tmp_path / "db") as running, lake_at(running.address, tmp_path / "files") as lake:
         table = lake.create_table("plain", "id bigint, note string")
         assert not lake.client.offers("inlined_rows")
         monkeypatch.setattr(lake.client, "offers", lambda _: True)
@@ -64,21 +66,21 @@ def test_the_older_service_refuses_inlined_rows_that_reach_it(
 
 
 @pytest.mark.parametrize("call", ["scan", "files", "changes"])
-def test_an_older_client_is_refused_inlined_rows_in_words(before: Release, tmp_path: Path, call: str) -> None:
+def test_an_older_client_is_refused_inlined_rows_in_words(featureless: Release, tmp_path: Path, call: str) -> None:
     with serving(NOW, tmp_path / "db") as running, lake_at(running.address, tmp_path / "files") as lake:
         table = lake.create_table("plain", "id bigint, note string")
         table.append(ROWS)
-        said, facts = conduct(before, running.address, call, "plain")
+        said, facts = conduct(featureless, running.address, call, "plain")
         assert (said, facts.get("lacks")) == ("CLIENT_TOO_OLD", "inlined_rows")
         assert conduct(NOW, running.address, call, "plain")[0] == "ok"
 
 
-@pytest.mark.parametrize("service", ["before", "now"])
+@pytest.mark.parametrize("service", ["featureless", "now"])
 def test_a_condition_means_the_same_to_each_release_after_columns_swapped_their_names(
-    before: Release, tmp_path: Path, service: str
+    featureless: Release, tmp_path: Path, service: str
 ) -> None:
     """Earlier releases name the newest columns where this one names those of the version."""
-    with serving(before if service == "before" else NOW, tmp_path / "db") as running:
+    with serving(featureless if service == "featureless" else NOW, tmp_path / "db") as running:
         with MetaClient(running.address) as client:
             columns = [catalog_pb2.Column(name=name, type="bigint", nullable=True) for name in "ab"]
             table_id = client.create_table(catalog_pb2.Table(name="t", columns=columns)).table_id
@@ -90,37 +92,37 @@ def test_a_condition_means_the_same_to_each_release_after_columns_swapped_their_
             client.append(table_id, [file], txn_id=txn_id)
             steps = (("a", "c"), ("b", "a"), ("c", "b"))
             client.alter_columns(table_id, *[rename_column(old, new) for old, new in steps])
-        for release in (before, NOW):
+        for release in (featureless, NOW):
             assert conduct(release, running.address, "swapped", "t") == ("ok", 1)
 
 
-def test_an_older_worker_gets_no_task_with_inlined_rows(before: Release, tmp_path: Path) -> None:
+def test_an_older_worker_gets_no_task_with_inlined_rows(featureless: Release, tmp_path: Path) -> None:
     with serving(NOW, tmp_path / "db") as running, lake_at(running.address, tmp_path / "files") as lake:
         table = lake.create_table("plain", "id bigint, note string")
         for _ in range(3):
             table.append(ROWS)
         table_id = lake.client.get_table("plain").table_id
         assert len(lake.client.request_tasks(table_id, common_pb2.OPERATION_MINOR_COMPACT).tasks) == 1
-        assert conduct(before, running.address, "claim", "plain") == ("ok", None)
+        assert conduct(featureless, running.address, "claim", "plain") == ("ok", None)
         assert conduct(NOW, running.address, "claim", "plain") == ("ok", 3)
 
 
-def test_an_older_writer_is_refused_by_a_table_with_defaults(before: Release, tmp_path: Path) -> None:
+def test_an_older_writer_is_refused_by_a_table_with_defaults(featureless: Release, tmp_path: Path) -> None:
     """It would write NULL where the default belongs."""
     with serving(NOW, tmp_path / "db") as running, MetaClient(running.address) as client:
         column = catalog_pb2.Column(name="id", type="bigint", nullable=True)
         table_id = client.create_table(catalog_pb2.Table(name="t", columns=[column])).table_id
-        assert conduct(before, running.address, "append", "t")[0] == "ok"
+        assert conduct(featureless, running.address, "append", "t")[0] == "ok"
         client.alter_columns(table_id, default_column("id", "7"))
         for call in ("append", "begin_insert"):
-            said, facts = conduct(before, running.address, call, "t")
+            said, facts = conduct(featureless, running.address, call, "t")
             assert (said, facts.get("lacks")) == ("CLIENT_TOO_OLD", "column_defaults")
             assert conduct(NOW, running.address, call, "t")[0] == "ok"
-        assert conduct(before, running.address, "begin_delete", "t") == ("ok", "begun")
+        assert conduct(featureless, running.address, "begin_delete", "t") == ("ok", "begun")
 
 
-def test_the_present_client_refuses_what_the_older_service_would_drop(before: Release, tmp_path: Path) -> None:
-    with serving(before, tmp_path / "db") as running, MetaClient(running.address) as client:
+def test_the_present_client_refuses_what_the_older_service_would_drop(featureless: Release, tmp_path: Path) -> None:
+    with serving(featureless, tmp_path / "db") as running, MetaClient(running.address) as client:
         column = catalog_pb2.Column(name="id", type="bigint", nullable=True, default_sql="7")
         with pytest.raises(BlockedError) as refused:
             client.create_table(catalog_pb2.Table(name="t", columns=[column]))
@@ -136,11 +138,11 @@ def test_the_present_client_refuses_what_the_older_service_would_drop(before: Re
         assert unknown.value.reason == "FEATURE_NOT_OFFERED"
 
 
-def test_a_view_is_no_table_to_an_older_client(before: Release, tmp_path: Path) -> None:
+def test_a_view_is_no_table_to_an_older_client(featureless: Release, tmp_path: Path) -> None:
     with serving(NOW, tmp_path / "db") as running, MetaClient(running.address) as client:
         column = catalog_pb2.Column(name="id", type="bigint", nullable=True)
         client.create_table(catalog_pb2.Table(name="t", columns=[column]))
         shown = catalog_pb2.ViewColumn(name="id", type="bigint")
         client.put_view(catalog_pb2.View(name="a_view", text="SELECT 1 AS id", columns=[shown]))
-        assert conduct(before, running.address, "scan", "a_view")[0] == "TABLE_UNKNOWN"
-        assert conduct(before, running.address, "create_a_view", "t")[0] == "VIEW_EXISTS"
+        assert conduct(featureless, running.address, "scan", "a_view")[0] == "TABLE_UNKNOWN"
+        assert conduct(featureless, running.address, "create_a_view", "t")[0] == "VIEW_EXISTS"
