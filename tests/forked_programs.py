@@ -24,6 +24,8 @@ MODULES: Final = [  # that the programs import
     "metaservice.server.settings",
     "metaservice.server.wiring",
     "metaservice.cli.command_line",
+    "metaservice.store.engines.slate",
+    "metaservice.store.lease.lease_object",
 ]
 STREAMS: Final = ("stdin", "stdout", "stderr")
 

@@ -82,7 +82,7 @@ def test_a_backup_is_whole_or_not_there_when_answers_are_lost(
         assert list_digests(tmp_path / backup_id) == files
 
 
-@pytest.mark.parametrize("held", [FILES, MANIFESTS])
+@pytest.mark.parametrize("held", [FILES, pytest.param(MANIFESTS, marks=pytest.mark.long)])
 def test_a_service_that_is_killed_while_it_uploads_leaves_no_half_backup(
     place: Place, tmp_path: Path, held: bytes
 ) -> None:

@@ -157,7 +157,7 @@ def slow(tmp_path: Path) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize(
     ("flags", "rounds", "seed"),
     [
-        pytest.param((), 2, 1, id="folder"),
+        pytest.param((), 2, 1, id="folder", marks=pytest.mark.long),
         *(pytest.param((), 20, seed, id=f"folder-{seed}", marks=pytest.mark.long) for seed in range(3, 6)),
         *(
             pytest.param(("--store", STORE), 20, seed, id=f"bucket-{seed}", marks=pytest.mark.long)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import pytest
 
 from metaservice.client import MetaClient, MetaServiceError
 from protos.laketx.v1 import common_pb2
-from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 from tests.integration.bucket import BUCKET, bucket
 from tests.integration.repositories import backup_status, laketx, leads, listed, scrape, wait_until
 from tests.integration.service import TIMEOUT_S, Service, Stubs, free_address, service
@@ -165,6 +164,7 @@ def test_a_schedule_outlives_a_storage_that_is_away(tmp_path: Path) -> None:
         assert "backup_schedule_failed" in running.said()
 
 
+@pytest.mark.long
 def test_a_service_that_is_killed_leaves_no_half_backup(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "repository").mkdir(parents=True)
@@ -238,6 +238,5 @@ def plain(tmp_path_factory: pytest.TempPathFactory, in_bucket: Path) -> Iterator
 
 @pytest.mark.parametrize("flags", [("--backup-to", "gs://b/p"), ("--backup-to", "relative"), ("--backup-keep", "-1")])
 def test_settings_that_make_no_sense(tmp_path: Path, flags: tuple[str, str]) -> None:
-    command = [sys.executable, "-m", "metaservice", "--data", str(tmp_path / "live"), *flags]
-    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    refused = run_forked("metaservice", "--data", str(tmp_path / "live"), *flags, timeout=TIMEOUT_S)
     assert (refused.returncode, flags[0] in refused.stderr) == (2, True)

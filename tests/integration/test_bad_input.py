@@ -206,9 +206,21 @@ def send(world: World, method: MethodDescriptor, request: object) -> bool:
 
 
 @pytest.mark.parametrize("method", BUILT, ids=lambda method: method.name)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_requests_are_refused_with_a_reason(world: World, method: MethodDescriptor, seed: int) -> None:
+    check_random_request(world, method, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", BUILT, ids=lambda method: method.name)
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32))
+def test_many_random_requests_are_refused_with_a_reason(world: World, method: MethodDescriptor, seed: int) -> None:
+    check_random_request(world, method, seed)
+
+
+def check_random_request(world: World, method: MethodDescriptor, seed: int) -> None:
     request = Maker(random.Random(seed), world).message(GetMessageClass(method.input_type)())
     if method.name in ("DropTable", "AbortTransaction"):
         for field in ("table_id", "txn_id"):

@@ -73,6 +73,7 @@ def wait_until(holds: Callable[[], bool]) -> bool:
     return holds()
 
 
+@pytest.mark.long
 def test_a_write_that_the_bucket_does_not_take_is_said(both: Pair) -> None:
     """The lease is renewed all the while."""
     table_id, leader = create_table(both), both.leader()
@@ -101,6 +102,7 @@ def test_a_bucket_that_does_not_answer_hangs_no_stop(both: Pair) -> None:
     assert len(set(asked.versions)) == 1
 
 
+@pytest.mark.long
 def test_a_leader_without_a_bucket_says_so_and_ends(both: Pair) -> None:
     create_table(both)
     leader = both.leader()
@@ -111,6 +113,7 @@ def test_a_leader_without_a_bucket_says_so_and_ends(both: Pair) -> None:
     assert both.leader() is both.other(leader)
 
 
+@pytest.mark.long
 def test_a_stop_ends_a_process_that_waits_for_its_store_to_open(both: Pair) -> None:
     """It has the lease, so nobody else leads meanwhile; then another does at once."""
     table_id, leader = create_table(both), both.leader()

@@ -66,7 +66,10 @@ with laketx.connect("lake") as lake:
 """
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize(
+    "extra",
+    [one if one in ("", "arrow", "spark", "iceberg") else pytest.param(one, marks=pytest.mark.long) for one in EXTRAS],
+)
 def test_what_is_imported_is_what_the_extra_brings(extra: str, tmp_path: Path) -> None:
     python = link_environment(tmp_path / "env", extra)
     done = run_in(python, tmp_path, "-c", IMPORT_ALL, *WHOLE.get(extra, ("metaservice",)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from metaservice.server.store_opening import OpenState
 from metaservice.store.port import Batch, StoreFenced
 from protos.laketx.v1 import read_pb2
 from tests.conformance.play import new_uuid7
-from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 from tests.integration.bucket import bucket
 from tests.integration.high_availability import (
     LEADS_NO_MORE,
@@ -121,6 +120,7 @@ def test_a_standby_says_who_leads(both: Pair) -> None:
     assert "standbys" not in seen.stdout
 
 
+@pytest.mark.long
 def test_both_are_measured_and_a_standby_that_is_gone_is_missed(both: Pair) -> None:
     leader = both.leader()
     standby = both.other(leader)
@@ -202,8 +202,7 @@ def test_a_cache_that_holds_no_index_is_refused(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("store", ["file:///tmp/store", "s3://bucket", "gs://bucket/path", "s3://bucket/a/../b"])
 def test_a_place_that_keeps_nothing_is_refused(store: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "metaservice", "--store", store, "--data", str(tmp_path)]
-    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    refused = run_forked("metaservice", "--store", store, "--data", str(tmp_path), timeout=TIMEOUT_S)
     assert refused.returncode == 2
     assert "--store" in refused.stderr
 
@@ -235,5 +234,4 @@ def one_entry() -> Batch:
 
 
 def laketx(both: Pair, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "metaservice.cli", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120, env=both.known)
+    return run_forked("metaservice.cli", *words, env=both.known, timeout=120)

@@ -81,7 +81,8 @@ def test_ten_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
     check_kills(Service(tmp_path / "db", listen=free_address()), rounds=10)
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("rounds", [2, 20])
 def test_kills_of_a_store_in_a_bucket_lose_and_repeat_nothing(tmp_path: Path, rounds: int) -> None:
     with bucket(tmp_path) as variables:
         server = Service(tmp_path / "db", "--store", STORE, listen=free_address(), environment=known_to(variables))

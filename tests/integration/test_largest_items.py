@@ -403,6 +403,7 @@ def test_the_largest_inlined_files(client: Plain) -> None:
         list(client.read_inlined(table_id, [f"{uuid7()}/{number}{name}" for number in range(3_500)]))
 
 
+@pytest.mark.long
 def test_the_command_shows_all_of_it(client: Plain, address: str) -> None:
     lines = [
         "table list -o json",

@@ -1,15 +1,13 @@
 """A service whose data is taken away: a log that is gone, a folder that is removed, a backup in the folder's place."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import grpc
 import pytest
 
 from metaservice.server.process import EXIT_BROKEN, EXIT_UNUSABLE
-from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 from tests.integration.service import TIMEOUT_S, Service, service
 
 
@@ -31,8 +29,7 @@ def test_a_log_that_is_gone_after_a_kill_is_refused_by_serve_and_check(tmp_path:
         log.write_bytes(b"") if emptied else log.unlink()
         code, said = end_of(running)
         assert (code, "STORE_DAMAGED" in said) == (EXIT_UNUSABLE, True)
-        command = [sys.executable, "-m", "metaservice", "check", "--data", str(running.folder)]
-        checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        checked = run_forked("metaservice", "check", "--data", str(running.folder), timeout=TIMEOUT_S)
         assert (checked.returncode, "STORE_DAMAGED" in checked.stderr) == (EXIT_UNUSABLE, True)
         log.write_bytes(kept)
         running.start()

@@ -171,8 +171,10 @@ class History:
         return self.change(operation, fill)
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["primary-key", "append"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("seed", "keyed"),
+    [(0, True), (1, False), *(pytest.param(*one, marks=pytest.mark.long) for one in [(0, False), (1, True)])],
+)
 def test_every_version_is_planned_as_it_was(world: tuple[Service, Stubs, MetaClient], seed: int, keyed: bool) -> None:
     _, stubs, client = world
     history = History(stubs, keyed=keyed, seed=seed)

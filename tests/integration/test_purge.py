@@ -209,7 +209,7 @@ class History:
         assert self.lake.stored() - let_in == {path for path in needed if not path.startswith("/")} - let_in
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 3))])
 def test_nothing_that_is_needed_is_ever_deleted(lake: Warehouse, tmp_path: Path, seed: int) -> None:
     history = History(lake, tmp_path / "outside", seed)
     for _ in range(50):

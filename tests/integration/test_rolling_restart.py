@@ -7,6 +7,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from metaservice.client import CommitOutcomeUnknownError, MetaClient
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
@@ -94,20 +96,22 @@ class Watcher:
             self.broken.append(error)
 
 
-def test_a_rolling_restart_loses_nothing_and_nobody_notices(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "rounds",
+    [pytest.param([True], id="stepping down"), pytest.param([False, True], id="both ways", marks=pytest.mark.long)],
+)
+def test_a_rolling_restart_loses_nothing_and_nobody_notices(tmp_path: Path, rounds: list[bool]) -> None:
+    """Every process is stopped once a round, the leader perhaps after it has stepped down."""
     with pair(tmp_path, ("one", "two", "three")) as all_:
         load = EveryCall(all_.address, create_table(all_, PROFILE))
         watcher = Watcher(all_.address, load.table_id)
         load.start(WRITERS, READERS)
         try:
-            leader = all_.leader()
-            standbys = [each for each in all_.processes if each is not leader]
-            for each in (*standbys, leader):
-                restart(all_, load, each, by_step_down=False)
-            leader = all_.leader()
-            standbys = [each for each in all_.processes if each is not leader]
-            for each in (leader, *standbys):
-                restart(all_, load, each, by_step_down=True)
+            for by_step_down in rounds:
+                leader = all_.leader()
+                standbys = [each for each in all_.processes if each is not leader]
+                for each in (leader, *standbys) if by_step_down else (*standbys, leader):
+                    restart(all_, load, each, by_step_down=by_step_down)
         except BaseException:
             watcher.stop()
             raise

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from laketx import connect
 from metaservice.client import Credentials, InvalidError, MetaClient, UnavailableError
 from metaservice.client.health import ask_health
-from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 from tests.integration.certificates import Authority, Pair
 from tests.integration.service import Service
 
@@ -84,14 +82,11 @@ def test_tables_through_tls(place: Place, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_command_line_through_tls(place: Place) -> None:
-    command = [sys.executable, "-m", "metaservice.cli", "status"]
     environment = {**os.environ, **place.environment}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    done = run_forked("metaservice.cli", "status", env=environment, timeout=30)
     assert done.returncode == 0, done.stderr
     environment["LAKETX_CA_FILE"] = str(place.clients.file)
-    failed = subprocess.run(
-        [*command, "--timeout", "1"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False
-    )
+    failed = run_forked("metaservice.cli", "status", "--timeout", "1", env=environment, timeout=30)
     assert failed.returncode == 3
     assert "TLS_FAILED" in failed.stderr
     assert "LAKETX_CA_FILE" in failed.stderr

@@ -3,8 +3,6 @@
 import re
 import socket
 import ssl
-import subprocess
-import sys
 import time
 import urllib.request
 import warnings
@@ -20,7 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from metaservice.rpc.auth.tls import Certificates, CertificateUnusable, TlsFiles, take
 from metaservice.server.settings import read_settings
 from metaservice.shared.log import CERTIFICATE_REFUSED, CERTIFICATE_TAKEN
-from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 from tests.integration.certificates import DAY, Authority, Pair
 from tests.integration.service import Service, code_of, wait_until
 
@@ -222,8 +220,8 @@ def test_an_authority_that_can_not_be_used(authority: Authority, tmp_path: Path)
 
 def test_the_service_says_why_it_does_not_start(authority: Authority, tmp_path: Path) -> None:
     old = authority.issue("too-old", begins=-2 * DAY, lasts=DAY)
-    command = [sys.executable, "-m", "metaservice", "--data", str(tmp_path / "db"), "--listen", "127.0.0.1:0"]
-    ended = subprocess.run([*command, *old.flags], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    words = ("--data", str(tmp_path / "db"), "--listen", "127.0.0.1:0", *old.flags)
+    ended = run_forked("metaservice", *words, timeout=30)
     assert ended.returncode == 74
     assert ended.stderr.splitlines()[-1].startswith(f"laketx: the certificate in {old.cert} expired at ")
 

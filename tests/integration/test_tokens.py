@@ -3,8 +3,6 @@
 import base64
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +14,7 @@ from metaservice.client import Credentials, DeniedError, InvalidError, MetaClien
 from metaservice.client.tokens import expiry_of
 from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
-from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 from tests.integration.service import service, wait_until
 from tests.integration.token_door import Door, door
 
@@ -234,10 +232,7 @@ def test_nothing_shows_the_token(guarded: Door) -> None:
             assert OLD not in repr(each)
     environment = {**os.environ, "LAKETX_TOKEN": OLD, "LAKETX_SERVER": guarded.address}
     for words in (["--help"], ["status"], ["status", "-o", "json"], ["table", "show", "no.such"], ["txn", "list"]):
-        command = [sys.executable, "-m", "metaservice.cli", *words]
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False
-        )
+        done = run_forked("metaservice.cli", *words, env=environment, timeout=30)
         assert OLD not in done.stdout + done.stderr
     assert {"GetStatus", "GetTable"} <= set(guarded.methods(OLD))
 

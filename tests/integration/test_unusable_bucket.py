@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ import pytest
 from metaservice.server.process import EXIT_UNUSABLE
 from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.history import ensure_history
-from tests.conformance.server import ROOT
+from tests.forked_programs import run_forked
 from tests.integration.bucket import BUCKET, bucket, known_to
 from tests.integration.service import free_address
 
@@ -115,15 +114,7 @@ def check_commands(
 
     def run(name: str) -> subprocess.CompletedProcess[str]:
         words = [word.format(bucket=named, data=data, new=tmp_path / name) for word in COMMANDS[name][0]]
-        return subprocess.run(
-            [sys.executable, "-m", "metaservice.cli", *words],
-            cwd=ROOT,
-            env=known_to(ways[what]),
-            capture_output=True,
-            text=True,
-            timeout=BOUND_S,
-            check=False,
-        )
+        return run_forked("metaservice.cli", *words, env=known_to(ways[what]), timeout=BOUND_S)
 
     with ThreadPoolExecutor(3) as pool:
         for name, done in zip(names, pool.map(run, names), strict=True):

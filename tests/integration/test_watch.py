@@ -226,6 +226,7 @@ def test_a_client_that_closes_ends_its_watches(tmp_path: Path) -> None:
         assert [version.version for version in watcher.seen] in ([], [0])
 
 
+@pytest.mark.long
 def test_a_connection_on_which_nothing_moves_stays(quiet: Quiet) -> None:
     """Its client asks whether the service is there, more often than ours do: at the fourth time it would be cut off."""
     time.sleep(max(0.0, quiet.begun_s + 24 - time.monotonic()))

@@ -53,6 +53,7 @@ def test_the_jar_of_a_wheel_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert catalog_jar.jar_setting()["spark.jars"] == str(jar)
 
 
+@pytest.mark.long
 def test_wheels_in_an_empty_environment(tmp_path: Path) -> None:
     assert wheels.main([str(tmp_path / "dist")]) == 0
     found = sorted((tmp_path / "dist").glob("*.whl"))
