@@ -30,7 +30,7 @@ from worker.formats import source_files, text_blocks
 Run = Callable[..., Ended]
 ROOT = Path(__file__).parents[2]
 ORDERS = "id bigint, day date, amount decimal(10,2), note string"
-MANY = 50_000
+MANY = 20_000
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,9 @@ def test_an_answer_that_is_lost(far: Far) -> None:
     repeat(far, request, "lost", [1, 2])
 
 
-@pytest.mark.parametrize("call", ["begin", "register", "commit"])
+@pytest.mark.parametrize(
+    "call", ["commit", *(pytest.param(one, marks=pytest.mark.long) for one in ("begin", "register"))]
+)
 def test_the_answer_to_a_call_of_a_delete_is_lost(far: Far, call: str) -> None:
     theirs = made(far.server, f"less_{call}")
     theirs.append(numbers([1, 2, 3]))

@@ -98,6 +98,7 @@ def test_a_requirement_of_a_snapshot_that_never_was(lake: Lake, server: Server) 
     assert head(lake.table("shop.never")) == 0
 
 
+@pytest.mark.long
 def test_one_of_many_appends_from_one_snapshot_lands(lake: Lake, server: Server, folder: Path) -> None:
     """The snapshot is judged with the commit, and not before it."""
     made(server, "at_once")

@@ -261,6 +261,7 @@ def send_and_lose(request: Request, server: Server) -> None:
 # -- many at once ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_no_append_of_many_writers_is_lost(lake: Lake, server: Server, folder: Path) -> None:
     """Each by a client of its own, through two servers, while rows are deleted and columns come."""
 

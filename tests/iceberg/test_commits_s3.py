@@ -151,6 +151,7 @@ def test_commits_that_share_a_folder_get_copies(place: OnS3) -> None:
     assert len(same_everywhere(place, "shared")) == 3
 
 
+@pytest.mark.long
 def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:
     with on_s3(tmp_path, "s3://lake/files") as place:
         first, doomed = place.servers

@@ -88,7 +88,7 @@ def compact(lake: Lake, name: str) -> None:
 @pytest.mark.parametrize(
     ("form", "properties"),
     [
-        pytest.param(2, FEW, id="2-files"),
+        pytest.param(2, FEW, id="2-files", marks=pytest.mark.long),
         pytest.param(3, {}, id="3-inlined"),
         pytest.param(2, {}, id="2-inlined", marks=pytest.mark.long),
         pytest.param(3, FEW, id="3-files", marks=pytest.mark.long),

@@ -186,7 +186,7 @@ def test_runs_between_random_changes(lake: Lake, source: Path, seed: int) -> Non
 
 
 @FORMS
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_deletion_vectors_between_runs(lake: Lake, source: Path, form: str, seed: int) -> None:
     """deltalake refuses such tables: what must be shown is in a dict."""
     chance = random.Random(seed)
