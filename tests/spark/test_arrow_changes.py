@@ -65,16 +65,26 @@ def texts(table: Table) -> list[str]:
     return sorted(repr(tuple(row.values())) for row in table.to_arrow().to_pylist())
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-def test_updates_of_both_doors_agree(lake: Lake, sql: SqlReads, new_name: Names, keyed: bool) -> None:
+@pytest.mark.parametrize(
+    ("keyed", "changes"),
+    [
+        pytest.param(False, CHANGES[::2], id="append, every other"),
+        pytest.param(True, CHANGES[1::2], id="key, the others"),
+        pytest.param(False, CHANGES, id="append, all", marks=pytest.mark.long),
+        pytest.param(True, CHANGES, id="key, all", marks=pytest.mark.long),
+    ],
+)
+def test_updates_of_both_doors_agree(
+    lake: Lake, sql: SqlReads, new_name: Names, keyed: bool, changes: list[tuple[str, str, str]]
+) -> None:
     name, by_sql, by_arrow = pair(lake, sql, new_name, keyed)
-    for column, value, where in CHANGES:
+    for column, value, where in changes:
         sql.spark.sql(f"UPDATE {name} SET {column} = {value} WHERE {where}")
         by_arrow.update({column: value}, where=where.replace("TIMESTAMP_LTZ", "TIMESTAMP"))
         assert texts(by_arrow) == texts(by_sql), value
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_merges_of_both_doors_agree(lake: Lake, sql: SqlReads, new_name: Names, keyed: bool) -> None:
     name, by_sql, by_arrow = pair(lake, sql, new_name, keyed)
     rows = (

@@ -36,7 +36,7 @@ def some_rows(chance: random.Random, keyed: bool) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 4))])
 def test_writes_of_both_cross(lake: Lake, spark: SparkSession, new_name: Names, seed: int) -> None:
     chance, keyed = random.Random(seed), bool(seed % 2)
     key: dict[str, Any] = {"primary_key": ["id"], "buckets": 2} if keyed else {}

@@ -104,7 +104,9 @@ SHAPES: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize("write", ["insert", "overwrite", "dynamic"])
+@pytest.mark.parametrize(
+    "write", ["insert", *(pytest.param(one, marks=pytest.mark.long) for one in ("overwrite", "dynamic"))]
+)
 def test_rows_of_another_shape(spark: SparkSession, tables: list[Table], write: str) -> None:
     table = tables[write == "insert"]
 

@@ -104,7 +104,7 @@ def test_other_columns_lose_what_spark_lets_them_unless_casts_are_strict(
     assert [row["n"] for row in table.read().collect()] == [3]
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_overflows_and_bad_values_are_input_errors(
     lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path, keyed: bool
 ) -> None:

@@ -39,6 +39,7 @@ def check(table: LabTable, ranges: list[tuple[int, int]]) -> None:
         assert sorted(found[at]) == wanted(table, *case), case
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_random_histories(lake: LabLake, seed: int, keyed: bool) -> None:

@@ -21,8 +21,17 @@ def test_rows_that_come_and_go_within_the_range(lake: Lake, new_name: Callable[[
     assert come == set(range(10, 6000)) - (set() if mode == "log" else {5000})
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("first", ["a", "b"])
+@pytest.mark.parametrize(
+    ("first", "mode"),
+    [
+        ("a", "log"),
+        ("b", "changes"),
+        *(
+            pytest.param(*one, marks=pytest.mark.long)
+            for one in [("a", "latest"), ("a", "changes"), ("b", "latest"), ("b", "log")]
+        ),
+    ],
+)
 def test_rows_of_a_partition_that_is_overwritten(
     lake: Lake, new_name: Callable[[], str], mode: str, first: str
 ) -> None:

@@ -14,8 +14,8 @@ from tests.spark.sessions import require_java
 TIMEOUT_S = 240.0
 
 
-# A table with a key, what is refused, the catalog, and what is seen of jobs.
-QUICK = ["keyed", "refusals", "in_sql", "seen"]
+# A table with a key, what is refused, and what is seen of jobs.
+QUICK = ["keyed", "refusals", "seen"]
 
 
 @pytest.mark.parametrize("parts", [QUICK, pytest.param([], marks=pytest.mark.long)], ids=["some", "all"])

@@ -14,7 +14,7 @@ from worker.base.errors import InputError
 Names = Callable[[], str]
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_rows_that_leave_a_column_out_have_its_default(
     lake: Lake, spark: SparkSession, new_name: Names, keyed: bool
 ) -> None:

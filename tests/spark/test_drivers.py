@@ -169,6 +169,7 @@ def check_bank(table: Table, paid: Sequence[Done]) -> None:
     assert found == sums
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", [PROFILES[0], *(pytest.param(one, marks=pytest.mark.long) for one in PROFILES[1:])])
 def test_a_bank_of_two_drivers_balances(lake: Lake, drivers: Callable[[int], list[Driver]], profile: str) -> None:
     check_bank_at_work(
@@ -254,7 +255,12 @@ def by(statement: str, table: Table) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("keyed", "statement"),
-    [(False, ""), (True, ""), (False, INSERT), pytest.param(True, MERGE, marks=pytest.mark.long)],
+    [
+        (False, ""),
+        (False, INSERT),
+        pytest.param(True, "", marks=pytest.mark.long),
+        pytest.param(True, MERGE, marks=pytest.mark.long),
+    ],
 )
 def test_a_task_that_is_tried_again_doubles_no_row(
     lake: Lake, drivers: Callable[[int], list[Driver]], tmp_path: Path, keyed: bool, statement: str

@@ -97,7 +97,7 @@ LONG = pytest.mark.long
 
 @pytest.mark.parametrize(
     ("keyed", "parted"),
-    [(False, False), pytest.param(False, True, marks=LONG), pytest.param(True, False, marks=LONG), (True, True)],
+    [*(pytest.param(*one, marks=LONG) for one in [(False, False), (False, True), (True, False)]), (True, True)],
 )
 def test_every_way_to_write_gives_them(
     lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, keyed: bool, parted: bool

@@ -93,7 +93,7 @@ def some_looks(head: int, chance: random.Random, ranges: int) -> list[Look]:
     return [*found, (0, head, "log")]
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_every_version_and_increments_of_many_histories(lake: LabLake, keyed: bool) -> None:
     table = grow_many(lake, f"many_{keyed}", 1, keyed=keyed, cases=CASES, sites=SITES, steps=STEPS, alters=1)
     check(table, some_looks(table.head, random.Random(1), 1))

@@ -71,6 +71,7 @@ def berg(folder: Path) -> tuple[Icebergs, SourceTable]:
     return bergs, read_iceberg(open_table(bergs.uri, "shop.orders", {}), Meter())
 
 
+@pytest.mark.long
 def test_a_table_of_iceberg(lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path) -> None:
     bergs, source = berg(tmp_path / "a berg")
     table = taken_in(lake, source, new_name())

@@ -31,7 +31,7 @@ def counted(rows: Iterable[Row]) -> Counter[str]:
     return Counter(repr((row["id"], row["day"], row["v"])) for row in rows)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 4))])
 def test_histories_with_compactions_show_every_version(
     lake: Lake, spark: SparkSession, new_name: Names, seed: int
 ) -> None:
@@ -80,7 +80,7 @@ def spark_delete(table: Table, number: int) -> None:
     table.delete(f"id + 0 = {number}")  # more than a condition without Spark
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_minor_writes_out_even_a_single_inlined_file(lake: Lake, new_name: Names, keyed: bool) -> None:
     key: dict[str, Any] = {"primary_key": ["id"], "buckets": 1} if keyed else {}
     table = lake.create_table(new_name(), "id bigint, v string", **key)

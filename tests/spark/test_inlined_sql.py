@@ -79,7 +79,7 @@ def put(table: Table, *rows: Row) -> None:
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_every_type(lake: Lake, sql: SqlReads, new_name: Names, keyed: bool) -> None:
     key: dict[str, Any] = {"primary_key": ["id"], "buckets": 2} if keyed else {}
     table = lake.create_table(new_name(), SCHEMA, **key)
@@ -388,8 +388,10 @@ def changed(changes: Iterable[Any]) -> list[str]:
     return sorted(repr((*one.values(), kind, version)) for _, kind, version, one in changes)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("seed", "keyed"),
+    [(0, True), *(pytest.param(*one, marks=pytest.mark.long) for one in [(0, False), (1, False), (1, True)])],
+)
 def test_random_histories(lake: Lake, sql: SqlReads, new_name: Names, keyed: bool, seed: int) -> None:
     parts = ["day"] if seed == 1 and not keyed else []
     history = History(sql, made(lake, new_name(), keyed=keyed, partition_by=parts), seed)
@@ -430,7 +432,7 @@ def test_rows_that_move_between_partitions(lake: Lake, sql: SqlReads, new_name: 
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_streams(streams: Streams, keyed: bool) -> None:
     source = streams.table(primary_key=["id"] if keyed else [], buckets=1 if keyed else None)
 

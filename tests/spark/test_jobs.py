@@ -27,8 +27,11 @@ def word(operation: common_pb2.Operation.ValueType) -> str:
     return common_pb2.Operation.Name(operation).removeprefix("OPERATION_").lower()
 
 
+@pytest.mark.parametrize("operation", [MINOR, pytest.param(MAJOR, marks=pytest.mark.long)], ids=["minor", "major"])
 @pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest.mark.long)], ids=["key", "append"])
-def test_compactions_cross_with_everything(lake: Lake, new_name: NewName, keyed: bool) -> None:
+def test_compactions_cross_with_everything(
+    lake: Lake, new_name: NewName, keyed: bool, operation: common_pb2.Operation.ValueType
+) -> None:
     crossed = Crossed(lake, new_name(), keyed=keyed)
     stands: dict[str, set[common_pb2.Operation.ValueType]] = {
         "insert": {MINOR},
@@ -37,24 +40,25 @@ def test_compactions_cross_with_everything(lake: Lake, new_name: NewName, keyed:
         "minor_compact": {MAJOR},
         "major_compact": set(),
     }
-    for operation in (MINOR, MAJOR):
-        for name, passed in stands.items():
-            crossed.make_work()
-            other = {"minor_compact": MINOR, "major_compact": MAJOR}.get(name)
-            winner: Callable[[], None] = getattr(crossed, name) if other is None else partial(crossed.compact, other)
-            assert crossed.compact_across(operation, winner) == (operation in passed), (word(operation), name)
+    for name, passed in stands.items():
+        crossed.make_work()
+        other = {"minor_compact": MINOR, "major_compact": MAJOR}.get(name)
+        winner: Callable[[], None] = getattr(crossed, name) if other is None else partial(crossed.compact, other)
+        assert crossed.compact_across(operation, winner) == (operation in passed), (word(operation), name)
     crossed.check()
 
 
+@pytest.mark.parametrize("operation", [pytest.param(MINOR, marks=pytest.mark.long), MAJOR], ids=["minor", "major"])
 @pytest.mark.parametrize("keyed", [pytest.param(True, marks=pytest.mark.long), False], ids=["key", "append"])
-def test_changes_pass_compactions_that_came_first(lake: Lake, new_name: NewName, keyed: bool) -> None:
+def test_changes_pass_compactions_that_came_first(
+    lake: Lake, new_name: NewName, keyed: bool, operation: common_pb2.Operation.ValueType
+) -> None:
     crossed = Crossed(lake, new_name(), keyed=keyed)
-    for operation in (MINOR, MAJOR):
-        for mine in (crossed.insert, crossed.update, crossed.overwrite):
-            crossed.make_work()
-            version = crossed.head()
-            crossed.compact(operation)
-            mine(version)
+    for mine in (crossed.insert, crossed.update, crossed.overwrite):
+        crossed.make_work()
+        version = crossed.head()
+        crossed.compact(operation)
+        mine(version)
     crossed.check()
 
 
@@ -83,7 +87,8 @@ def test_clustering_and_inserts_pass_each_other(lake: Lake, new_name: NewName) -
     assert ids.items() <= row_ids(crossed.table, "id").items()
 
 
-@pytest.mark.parametrize("keyed", [pytest.param(True, marks=pytest.mark.long), False], ids=["key", "append"])
+@pytest.mark.long
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
 def test_increments_are_as_if_nothing_were_compacted(lake: Lake, new_name: NewName, keyed: bool) -> None:
     crossed = Crossed(lake, new_name(), keyed=keyed)
     crossed.make_work()
@@ -184,7 +189,7 @@ def test_files_from_outside_are_compacted_into_own_ones(
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_clustering_takes_older_schemas(lake: Lake, new_name: NewName, spark: SparkSession, keyed: bool) -> None:
     table = lake.create_table(
         new_name(), "id bigint, v int, s struct<a:int,b:int>, gone int", primary_key=["id"] if keyed else []
@@ -205,16 +210,17 @@ def test_clustering_takes_older_schemas(lake: Lake, new_name: NewName, spark: Sp
 # -- the daemon --------------------------------------------------------------------------------------------------------
 
 
-def test_the_daemon_does_what_is_asked_for(lake: Lake, new_name: NewName) -> None:
-    crossed = Crossed(lake, new_name(), keyed=True)
-    crossed.make_work()
-    asked = lake.client.request_tasks(crossed.table.table_id, MAJOR).tasks
-    daemon = Daemon(lake)
-    assert daemon.run_waiting() >= len(asked) == 1
-    done = lake.client.get_task(asked[0].task_id)
-    assert done.state == maintenance_pb2.TASK_STATE_DONE
-    assert [entry.file.kind for entry in live(crossed.table)] == [common_pb2.FILE_KIND_BASE]
-    crossed.check()
+def test_the_daemon_does_what_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    """In a lake of its own: in another one it would do what waits for tables of other tests, too."""
+    with connect(tmp_path / "lake", spark) as lake:
+        crossed = Crossed(lake, "a.t", keyed=True)
+        crossed.make_work()
+        asked = lake.client.request_tasks(crossed.table.table_id, MAJOR).tasks
+        assert Daemon(lake).run_waiting() >= len(asked) == 1
+        done = lake.client.get_task(asked[0].task_id)
+        assert done.state == maintenance_pb2.TASK_STATE_DONE
+        assert [entry.file.kind for entry in live(crossed.table)] == [common_pb2.FILE_KIND_BASE]
+        crossed.check()
 
 
 def test_a_task_that_fails_says_why_and_comes_again(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,8 +21,14 @@ def make_ready(crossed: Crossed, operation: common_pb2.Operation.ValueType) -> N
         crossed.compact(MAJOR)
 
 
+@pytest.mark.parametrize(
+    "operations",
+    [pytest.param((MAJOR,), id="major"), pytest.param((MINOR, MAJOR, CLUSTER), id="all", marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest.mark.long)], ids=["key", "append"])
-def test_row_level_lets_everything_pass(lake: Lake, new_name: NewName, keyed: bool) -> None:
+def test_row_level_lets_everything_pass(
+    lake: Lake, new_name: NewName, keyed: bool, operations: tuple[common_pb2.Operation.ValueType, ...]
+) -> None:
     crossed = Crossed(lake, new_name(), keyed=keyed, profile="row_level")
 
     def all_changes(version: int | None = None) -> None:
@@ -30,7 +36,7 @@ def test_row_level_lets_everything_pass(lake: Lake, new_name: NewName, keyed: bo
         crossed.delete(version)
         crossed.insert(version)
 
-    for operation in (MINOR, MAJOR, CLUSTER):
+    for operation in operations:
         make_ready(crossed, operation)
         assert crossed.compact_across(operation, all_changes), operation
         make_ready(crossed, operation)

@@ -20,7 +20,7 @@ def two_tables(lake: Lake, spark: SparkSession, new_name: Names, profile: str) -
     return tables[0], tables[1]
 
 
-@pytest.mark.parametrize("profile", READING)
+@pytest.mark.parametrize("profile", [READING[0], *(pytest.param(one, marks=pytest.mark.long) for one in READING[1:])])
 def test_of_two_transactions_that_read_what_the_other_one_writes_one_loses(
     lake: Lake, spark: SparkSession, new_name: Names, profile: str
 ) -> None:
@@ -43,7 +43,7 @@ def test_under_maxcompute_reads_of_other_tables_do_not_count(lake: Lake, spark: 
     assert one.refresh().meta.head_version == 2
 
 
-@pytest.mark.parametrize("profile", READING)
+@pytest.mark.parametrize("profile", [READING[0], *(pytest.param(one, marks=pytest.mark.long) for one in READING[1:])])
 def test_what_was_read_before_a_merge_counts_beside_what_the_merge_reads(
     lake: Lake, spark: SparkSession, new_name: Names, profile: str
 ) -> None:

@@ -80,7 +80,7 @@ def test_random_merges(lake: Lake, spark: SparkSession, new_name: Names, keyed: 
         assert content(table) == rows
 
 
-@pytest.mark.parametrize("parted", [False, True])
+@pytest.mark.parametrize("parted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_merge_that_is_an_insert_by_key(lake: Lake, spark: SparkSession, new_name: Names, parted: bool) -> None:
     table = make(lake, new_name(), keyed=True, parted=parted)
     on = ["Order", "day"] if parted else ["order"]
@@ -99,7 +99,7 @@ def test_a_merge_that_is_an_insert_by_key(lake: Lake, spark: SparkSession, new_n
     assert table.refresh().meta.head_version == commit.version
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_two_source_rows_for_one_row(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     table = make(lake, new_name(), keyed=keyed)
     table.insert(spark.createDataFrame([(1, 1, "mon"), (2, 2, "tue")], SCHEMA))
@@ -118,7 +118,7 @@ def test_two_source_rows_for_one_row(lake: Lake, spark: SparkSession, new_name: 
     assert content(table) == {1: (1, "mon"), 2: (2, "tue")}
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_matched_row_that_only_goes_may_have_several_source_rows(
     lake: Lake, spark: SparkSession, new_name: Names, keyed: bool
 ) -> None:
@@ -132,7 +132,7 @@ def test_a_matched_row_that_only_goes_may_have_several_source_rows(
     assert content(table) == {2: (2, "mon"), 3: (3, "tue")}
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_merge_that_only_inserts(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     """To Spark it is an append; it tells how it ended, and takes its options, as any other one."""
     table = make(lake, new_name(), keyed=keyed)
@@ -147,7 +147,7 @@ def test_a_merge_that_only_inserts(lake: Lake, spark: SparkSession, new_name: Na
     assert merge.execute(app_id="load", app_version=1).already_applied
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_sql_deletes_a_row_that_several_source_rows_match(lake: Lake, new_name: Names, keyed: bool) -> None:
     table, sql = make(lake, new_name(), keyed=keyed, parted=True), SqlReads(lake)
     sql(f"INSERT INTO {{lake}}.{table.name} VALUES (1, 1, 'mon'), (2, 2, 'tue')")

@@ -42,6 +42,7 @@ def test_a_key_without_the_partition_is_refused_unless_asked_for(lake: Lake, new
         whole.update({"day": "'tue'"})
 
 
+@pytest.mark.long
 def test_no_row_moves_onto_a_key_that_is_there(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     rows: list[Row] = [(1, 1, "mon"), (1, 7, "tue"), (2, 2, "mon"), (3, 3, "mon"), (3, 3, None)]
     table = make(lake, new_name(), *rows)
@@ -75,6 +76,7 @@ def test_no_two_rows_move_onto_one_key(lake: Lake, spark: SparkSession, new_name
         assert content(table) == rows
 
 
+@pytest.mark.long
 def test_rows_move_to_keys_that_are_free_or_left(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     table = make(lake, new_name(), (1, 1, "mon"), (1, 2, "tue"), (2, 3, "mon"), (4, 4, None))
     table.update({"day": "if(day = 'mon', 'tue', 'mon')"}, where="id = 1")  # they swap

@@ -64,7 +64,7 @@ def test_what_is_no_field_to_set_or_add(lake: Lake, spark: SparkSession, new_nam
     assert table.refresh().meta.schema_version == 1
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_struct_that_is_set_has_every_field(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     table = lake.create_table(new_name(), SCHEMA, primary_key=["id"] if keyed else [])
     inner = "named_struct('x', 'y')"

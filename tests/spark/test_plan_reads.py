@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any, Final
 
 import pyarrow as pa
@@ -45,7 +46,9 @@ FROM_ITSELF: Final[dict[str, Callable[[Table, DataFrame], Commit]]] = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "profile", [*PROFILES[:2], *(pytest.param(one, marks=pytest.mark.long) for one in PROFILES[2:])]
+)
 def test_two_inserts_of_the_next_number_do_not_both_commit(lake: Lake, new_name: Names, profile: str) -> None:
     table = made(lake, new_name, profile)
     mine, theirs = next_row(table), next_row(table)
@@ -58,8 +61,17 @@ def test_two_inserts_of_the_next_number_do_not_both_commit(lake: Lake, new_name:
     assert sorted(row["id"] for row in table.read().collect()) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("profile", PROFILES[1:])
-@pytest.mark.parametrize("verb", FROM_ITSELF)
+@pytest.mark.parametrize(
+    ("verb", "profile"),
+    [
+        *zip(FROM_ITSELF, PROFILES[1:], strict=True),
+        *(
+            pytest.param(verb, profile, marks=pytest.mark.long)
+            for verb, profile in product(FROM_ITSELF, PROFILES[1:])
+            if (verb, profile) not in zip(FROM_ITSELF, PROFILES[1:], strict=True)
+        ),
+    ],
+)
 def test_rows_that_changed_since_they_were_read_are_not_written(
     lake: Lake, new_name: Names, verb: str, profile: str
 ) -> None:
@@ -72,7 +84,9 @@ def test_rows_that_changed_since_they_were_read_are_not_written(
     FROM_ITSELF[verb](table, doubled(table))
 
 
-@pytest.mark.parametrize("verb", FROM_ITSELF)
+@pytest.mark.parametrize(
+    "verb", ["insert", *(pytest.param(one, marks=pytest.mark.long) for one in FROM_ITSELF if one != "insert")]
+)
 def test_a_scan_without_spark_is_a_read_too(lake: Lake, new_name: Names, verb: str) -> None:
     table = made(lake, new_name)
     rows: Any = table.scanner()
@@ -101,7 +115,7 @@ def test_columns_that_were_added_and_compactions_are_no_change_of_rows(lake: Lak
     assert sorted(row["twice"] for row in table.read().collect()) == [2, 4, 6]
 
 
-@pytest.mark.parametrize("verb", ["update", "delete"])
+@pytest.mark.parametrize("verb", ["update", pytest.param("delete", marks=pytest.mark.long)])
 def test_two_doctors_do_not_both_go_off_call(lake: Lake, new_name: Names, verb: str) -> None:
     """What a subquery of the change reads of the table counts beside its own rows."""
     table = made(lake, new_name, "row_level")

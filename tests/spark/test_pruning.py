@@ -115,6 +115,7 @@ def test_no_footer_of_ours_bounds_floats_that_hold_nan(tables: list[Written]) ->
     assert bounded
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_compaction_leaves_rows_with_nan_where_they_were_found(
     lake: Lake, spark: SparkSession, new_name: Names, keyed: bool

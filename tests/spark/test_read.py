@@ -64,12 +64,14 @@ def check(table: LabTable) -> None:
         assert sorted(map(repr, found[version])) == list(map(repr, expected(table, version))), version
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_random_histories(lake: LabLake, seed: int, keyed: bool) -> None:
     check(grow(lake, f"history_{seed}_{keyed}", seed, keyed=keyed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", [False, True])
 def test_columns_are_told_by_id(lake: LabLake, keyed: bool) -> None:
     table = lake.create(f"evolves_{keyed}", WIDE, key=["id"] if keyed else [], buckets=1)

@@ -52,8 +52,15 @@ def test_writes_exports_and_reads_put_settings_back(
         spark.conf.unset(DAYS)
 
 
-@pytest.mark.parametrize("door", ["python", "sql"])
-@pytest.mark.parametrize("key", ["at", "id"])
+@pytest.mark.parametrize(
+    ("key", "door"),
+    [
+        ("at", "python"),
+        ("id", "sql"),
+        pytest.param("at", "sql", marks=pytest.mark.long),
+        pytest.param("id", "python", marks=pytest.mark.long),
+    ],
+)
 def test_files_are_the_same_whatever_the_session_says_of_parquet(
     spark: SparkSession, tmp_path: Path, door: str, key: str
 ) -> None:

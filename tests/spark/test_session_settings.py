@@ -42,7 +42,7 @@ def otherwise(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
         yield found
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_old_days_are_the_same_in_files_of_every_writer(otherwise: Lake, keyed: bool) -> None:
     """Files that Spark did not write don't say which calendar they have."""
     table = otherwise.create_table(

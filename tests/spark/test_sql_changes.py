@@ -64,8 +64,10 @@ def check(sql: SqlReads, table: LabTable, ranges: list[tuple[int, int]]) -> None
         assert sorted(found[at]) == wanted(table, *case), case
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("seed", "keyed"),
+    [(0, False), (1, True), *(pytest.param(*one, marks=pytest.mark.long) for one in [(0, True), (1, False)])],
+)
 def test_random_histories(lab: LabLake, sql: SqlReads, seed: int, keyed: bool) -> None:
     table = grow(lab, f"history_{seed}_{keyed}", seed, keyed=keyed)
     chance = random.Random(seed)

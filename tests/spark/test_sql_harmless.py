@@ -4,6 +4,7 @@ Characters that a statement file can't show are tried here; the others in tests/
 """
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", [False, True])
 def test_any_text_is_a_value_and_a_partition(
     lake: Lake, sql: SqlReads, new_name: Names, lake_folder: Path, keyed: bool
@@ -92,11 +94,9 @@ def test_any_text_is_a_value_and_a_partition(
     assert set(sql.rows(f"SELECT id, v FROM {name}")) == left
 
 
-@pytest.mark.parametrize("odd", [*CONTROL, *DIRECTION], ids=ascii)
-def test_no_name_has_a_character_that_nobody_sees(lake: Lake, sql: SqlReads, new_name: Names, odd: str) -> None:
-    name = new_name()
-    lake.create_table(name, "id int")
-    statements = [
+def names_with(odd: str, name: str) -> list[str]:
+    """A statement for each place where a name has this character."""
+    return [
         f"CREATE TABLE {{lake}}.tests.`x{odd}` (id int)",
         f"CREATE TABLE {{lake}}.{name}_c (`x{odd}` int)",
         f"CREATE TABLE {{lake}}.{name}_c (s struct<`x{odd}`: int>)",
@@ -108,6 +108,17 @@ def test_no_name_has_a_character_that_nobody_sees(lake: Lake, sql: SqlReads, new
         f"CALL {{lake}}.system.create_tag('{name}', 'x{odd}')",
         f"CALL {{lake}}.system.create_cursor('{name}', 'x{odd}')",
     ]
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["each once", "all"])
+def test_no_name_has_a_character_that_nobody_sees(lake: Lake, sql: SqlReads, new_name: Names, whole: bool) -> None:
+    """Each character in one place, and each place with one character; in the long run, all with all."""
+    name = new_name()
+    lake.create_table(name, "id int")
+    each = [names_with(odd, name) for odd in (*CONTROL, *DIRECTION)]
+    statements = (
+        list(chain.from_iterable(each)) if whole else [listed[at % len(listed)] for at, listed in enumerate(each)]
+    )
     for statement in statements:
         with pytest.raises(PySparkException, match=r"NAME_|_INVALID|_NAME|PROPERTY_UNKNOWN"):
             sql(statement).collect()

@@ -33,7 +33,7 @@ def sql(lab: LabLake) -> SqlReads:
     return SqlReads(lab)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_restore_and_rollback_bring_rows_back(lab: LabLake, sql: SqlReads, keyed: bool) -> None:
     name = f"restored_{keyed}"
     table = lab.create(name, COLUMNS, key=["id"] if keyed else [])
@@ -91,7 +91,7 @@ def test_a_purge_lists_what_no_version_needs(spark: SparkSession, tmp_path: Path
 SCHEMA = "id bigint, at timestamp, day date, name string, amount decimal(30,2)"
 
 
-@pytest.mark.parametrize("partitioned", [True, False])
+@pytest.mark.parametrize("partitioned", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_what_is_exported_can_be_imported(
     lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path, partitioned: bool
 ) -> None:

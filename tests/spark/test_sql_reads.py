@@ -81,8 +81,14 @@ def test_a_primary_key_table_shows_every_version(lab: LabLake, sql: SqlReads) ->
     assert sql("SELECT id FROM {lake}.keyed LIMIT 70").count() == 70
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "keyed"),
+    [
+        (0, True),
+        (1, False),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in [(0, False), (1, True), (2, False), (2, True)]),
+    ],
+)
 def test_random_histories(lab: LabLake, sql: SqlReads, seed: int, keyed: bool) -> None:
     table = grow(lab, f"history_{seed}_{keyed}", seed, keyed=keyed)
     sql.check(table)
@@ -121,7 +127,9 @@ KEYS: dict[str, tuple[str, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("names", ["ab", "cde", "a", "g", "bfg"])
+@pytest.mark.parametrize(
+    "names", ["cde", "bfg", *(pytest.param(one, marks=pytest.mark.long) for one in ("ab", "a", "g"))]
+)
 def test_keys_of_every_type(lab: LabLake, sql: SqlReads, names: str) -> None:
     """What is equal hides, what is not doesn't: of several columns each counts, and where one ends."""
     columns = {name: KEYS[name][0] for name in names} | {"v": "int"}
@@ -148,7 +156,7 @@ def test_keys_of_every_type(lab: LabLake, sql: SqlReads, names: str) -> None:
     sql.check(table)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_columns_are_told_by_id(lab: LabLake, sql: SqlReads, keyed: bool) -> None:
     table = lab.create(f"evolves_{keyed}", WIDE, key=["id"] if keyed else [], buckets=1)
 
@@ -253,8 +261,14 @@ def test_imported_files(
     }
 
 
-@pytest.mark.parametrize("kind", [Alike, WrongSizes])
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "keyed"),
+    [
+        (Alike, True),
+        (WrongSizes, False),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in [(Alike, False), (WrongSizes, True)]),
+    ],
+)
 def test_files_of_one_size(lab: LabLake, sql: SqlReads, keyed: bool, kind: type[Alike]) -> None:
     made = lab.create(
         f"alike_{keyed}_{kind.__name__}", {"id": "bigint", "amount": "double"}, key=["id"] if keyed else [], buckets=1

@@ -94,6 +94,7 @@ def test_documents_and_failures(shell: Shell) -> None:
     assert (failure["reason"], failure["exit_code"], ended.code) == ("TABLE_OR_VIEW_NOT_FOUND", 5, 5)
 
 
+@pytest.mark.long
 def test_refusals_of_the_catalog(shell: Shell) -> None:
     script = "CREATE NAMESPACE refused; CREATE TABLE refused.t (id BIGINT, PRIMARY KEY (id)); SELECT FORM;"
     ended = shell.run("--keep-going", script=script + "INSERT INTO refused.t VALUES (1), (1); SELECT 1 AS one;")
@@ -126,6 +127,7 @@ def test_nobody_answers() -> None:
     assert refused.value.code is Exit.UNAVAILABLE
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_statement_on_the_server(shell: Shell) -> None:
     with MetaClient(shell.meta) as client:
 

@@ -60,7 +60,7 @@ def fill(table: Table, spark: SparkSession, rows: Rows) -> None:
     ("keyed", "parted"),
     [
         (False, True),
-        (True, False),
+        pytest.param(True, False, marks=pytest.mark.long),
         pytest.param(False, False, marks=pytest.mark.long),
         pytest.param(True, True, marks=pytest.mark.long),
     ],
@@ -254,7 +254,7 @@ def test_a_merge_that_is_an_insert_by_key_reads_no_rows(
 # -- races -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_lost_race_says_to_whom(
     lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path, keyed: bool
 ) -> None:
@@ -268,7 +268,7 @@ def test_a_lost_race_says_to_whom(
     assert content(table, sql) == {1: (7, "mon"), 2: (2, "tue")}
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_rows_and_filters_decide_who_loses(
     lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path, keyed: bool
 ) -> None:
@@ -333,7 +333,13 @@ RERUN = {
 
 
 @pytest.mark.parametrize(
-    ("statement", "keyed"), [("update", False), ("update", True), ("merge", False), ("delete", True)]
+    ("statement", "keyed"),
+    [
+        pytest.param("update", False, marks=pytest.mark.long),
+        ("update", True),
+        ("merge", False),
+        pytest.param("delete", True, marks=pytest.mark.long),
+    ],
 )
 def test_a_statement_that_lost_runs_again(
     lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path, statement: str, keyed: bool

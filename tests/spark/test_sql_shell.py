@@ -82,6 +82,7 @@ def test_the_prompt(tmp_path: Path) -> None:
     assert "INSERT INTO shop.orders" in (tmp_path / "state" / "laketx" / "sql_history").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_statements_of_a_file_in_a_pipe(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     folder.mkdir()

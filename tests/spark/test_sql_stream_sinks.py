@@ -27,7 +27,7 @@ def inserts(table: Table) -> int:
     return sum(one.operation.lower() == "insert" for one in table.refresh().history())
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_batch_that_spark_repeats_is_written_once(streams: Streams, keyed: bool) -> None:
     key = {"primary_key": ["id"], "buckets": 2} if keyed else {}
     source, target = streams.table(), streams.table("v string, id bigint, more int", **key)
@@ -72,6 +72,7 @@ def test_a_batch_loses_no_race(streams: Streams, tmp_path: Path) -> None:
     assert shown(target.refresh().read()) == [(1, "a"), (7, "other")]
 
 
+@pytest.mark.long
 def test_complete_and_update(streams: Streams) -> None:
     source = streams.table()
     whole = streams.table("v string, n bigint")

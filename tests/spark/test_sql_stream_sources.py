@@ -33,7 +33,7 @@ def streams(lake: Lake, tmp_path: Path, new_name: Callable[[], str]) -> Streams:
     return Streams(lake, tmp_path, new_name)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_what_there_is_and_then_each_commit(streams: Streams, keyed: bool) -> None:
     """Compactions between two runs change nothing."""
     source = streams.table(primary_key=["id"] if keyed else [], buckets=1 if keyed else None)
@@ -97,7 +97,7 @@ def test_where_it_begins(streams: Streams) -> None:
         streams.batches(streams.read(source, startingVersion=1, startingTag="two"), "both")
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_commits_that_did_more_than_add_rows(streams: Streams, keyed: bool) -> None:
     source = streams.table(primary_key=["id"] if keyed else [])
     source.insert(streams.rows((1, "a"), (2, "a")))
@@ -220,6 +220,7 @@ def wait(query: StreamingQuery, found: list[int], row: int) -> None:
     query.processAllAvailable()
 
 
+@pytest.mark.long
 def test_a_query_ends_where_another_took_its_checkpoint(streams: Streams) -> None:
     """It ends before it plans a batch, so that the other one has no rival in Spark's log either."""
     source = streams.table()

@@ -88,7 +88,15 @@ def test_a_setting_is_for_all_statements_of_a_session(lake: Lake, sql: SqlReads,
     assert latest(table) == ("insert", "by hand")
 
 
-@pytest.mark.parametrize("statement", ["INSERT", "FILES", "UPDATE", "DELETE", "TRUNCATE", "MERGE"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT",
+        "FILES",
+        "MERGE",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("UPDATE", "DELETE", "TRUNCATE")),
+    ],
+)
 def test_an_application_version_is_applied_once(
     lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, statement: str
 ) -> None:

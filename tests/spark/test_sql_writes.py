@@ -61,7 +61,10 @@ ROWS: list[tuple[Any, ...]] = [(at, at * 1.5, ("mon", "tue", None)[at % 3]) for 
 
 @pytest.mark.parametrize(
     ("keyed", "parted"),
-    [(False, True), (True, True), (True, False), pytest.param(False, False, marks=pytest.mark.long)],
+    [
+        (True, True),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in [(False, True), (True, False), (False, False)]),
+    ],
 )
 def test_rows_lie_as_python_would_have_put_them(
     lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, keyed: bool, parted: bool
@@ -141,7 +144,7 @@ def test_no_null_where_the_table_takes_none(lake: Lake, sql: SqlReads, new_name:
     assert rows_of(table) == [(1, {"a": 1}, None)]
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_every_type_is_written(lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     how: dict[str, Any] = {"primary_key": ["id"] if keyed else [], "properties": {"write.inline.rows": "0"}}
     ours, theirs = (lake.create_table(new_name(), SCHEMA, **how) for _ in range(2))
@@ -185,6 +188,7 @@ def test_no_bounds_where_a_float_may_be_nan(lake: Lake, sql: SqlReads, new_name:
     assert {row[0] for row in sql.rows(f"SELECT id FROM {{lake}}.{table.name} WHERE amount > 4")} == {1, 2}
 
 
+@pytest.mark.long
 def test_partitions_of_odd_values(lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names) -> None:
     table = lake.create_table(
         new_name(),
@@ -217,7 +221,7 @@ def test_partitions_of_odd_values(lake: Lake, sql: SqlReads, spark: SparkSession
         sql(f"INSERT INTO {{lake}}.{table.name} SELECT 9, double('NaN'), NULL, NULL, NULL, NULL")
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_overwrites(lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     table = make(lake, new_name(), keyed=keyed, parted=True)
     name = f"{{lake}}.{table.name}"

@@ -87,7 +87,8 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("keyed", [False, True])
 def test_odd_names(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     """Words of SQL, and names that the worker, Spark and the increments use themselves."""
     odd = ASKED + ODD[keyed::2]  # each is in one of the tables
@@ -244,6 +245,7 @@ def test_keys_of_every_type(lake: Lake, spark: SparkSession, new_name: Names) ->
         table.insert(rows(4, [keys[5], keys[5]]))
 
 
+@pytest.mark.long
 def test_partitions_of_real_numbers(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     """Both zeros are one partition; NaN is none."""
     schema = "id bigint, r double"

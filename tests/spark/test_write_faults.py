@@ -74,7 +74,11 @@ def frame(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
 
 @pytest.mark.parametrize(
     ("on", "elsewhere"),
-    [(["id", "day"], True), ("target.id = source.id and target.day = 'mon'", True), ("id", False)],
+    [
+        (["id", "day"], True),
+        pytest.param("target.id = source.id and target.day = 'mon'", True, marks=pytest.mark.long),
+        ("id", False),
+    ],
 )
 def test_a_merge_has_read_where_its_rows_may_match(
     lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path, on: Any, elsewhere: bool
@@ -119,6 +123,7 @@ def test_a_merge_without_rows_or_with_null_partitions(lake: Lake, spark: SparkSe
     assert found == [(1, 10), (2, 2), (2, 20)]  # NULL equals nothing
 
 
+@pytest.mark.long
 def test_null_inside_of_structs(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     inner = "struct<x:int not null,y:int>"
     schema = f"id bigint, s {inner}, l array<{inner}>, m map<string,{inner}>, q array<int> not null"

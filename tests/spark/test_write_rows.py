@@ -42,7 +42,7 @@ def content(table: Table, version: int | None = None) -> Rows:
 
 
 @pytest.mark.parametrize("parted", [pytest.param(False, marks=pytest.mark.long), True])
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_history_of_changes(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool, parted: bool) -> None:
     table = make(lake, new_name(), keyed=keyed, parted=parted)
     rows: Rows = {i: (i * 10, DAYS[i % 3]) for i in range(30)}
@@ -163,6 +163,7 @@ def test_an_update_over_two_tables(lake: Lake, spark: SparkSession, new_name: Na
     assert (content(one)[1], content(two)[2]) == ((90, "mon"), (10, "mon"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", [False, True])
 def test_random_changes(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     chance = random.Random(7 if keyed else 8)
