@@ -18,6 +18,7 @@ DOCUMENT = (ROOT / gen_errors.DOCUMENT).read_text(encoding="utf-8")
 JAVA = sources_of(ROOT, "worker/", ending=".java")
 
 
+@pytest.mark.long  # `make check`, which `make test` begins with, looks at it, too
 def test_the_page_is_what_the_code_raises() -> None:
     assert gen_errors.document(DOCUMENT, raised_by_code(reasons_of_code())) == DOCUMENT, (
         "run `make docs`, and write what is new"
