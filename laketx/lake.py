@@ -40,12 +40,14 @@ if TYPE_CHECKING:
 
     from worker.connection import defaults
     from worker.imports import parquet_files
+    from worker.services import deletion_vectors
     from worker.services.compaction import daemon
     from worker.spark import column_types
 else:
     defaults = LazyModule("worker.connection.defaults")
     column_types = LazyModule("worker.spark.column_types")
     daemon = LazyModule("worker.services.compaction.daemon")
+    deletion_vectors = LazyModule("worker.services.deletion_vectors")
     parquet_files = LazyModule("worker.imports.parquet_files")
 
 CLIENT_NAME: Final = "laketx-worker"
@@ -254,7 +256,7 @@ def connect(
     spark: the session, classic or Spark Connect. Default: the active session, or a new session when it is first needed.
     user: the name in the history.
     warehouse: the location of data files, a path or URI that both Spark and pyarrow can open. Default: the folder.
-    maintenance: this process also runs the compactions that the service plans, until the lake closes.
+    maintenance: this process also does what `laketx worker` does, until the lake closes: compactions, deletion vectors.
     credentials: certificates and tokens of the client; by default those of the environment.
     storage_keys: the service's temporary keys open the files on S3, for calls without Spark (docs/security.md).
 
@@ -264,7 +266,7 @@ def connect(
     """
     lake = _connect(where, spark, user, warehouse, credentials, storage_keys)
     if maintenance:
-        jobs = daemon.Daemon(lake)
+        jobs = daemon.Daemon(lake, keeper=deletion_vectors.VectorKeeper(lake))
         lake.at_close(jobs.stop)
         jobs.start()
     return lake

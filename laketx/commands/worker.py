@@ -25,6 +25,7 @@ try:
     from worker.services.compaction.compaction import on_spark
     from worker.services.compaction.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
     from worker.services.compaction.processes import Processes
+    from worker.services.deletion_vectors import VectorKeeper
 except ModuleNotFoundError as missing:
     sys.exit(f"laketx worker: a worker needs Arrow ({missing.name}): pip install 'laketx[arrow]'")
 
@@ -54,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="laketx worker",
-        description="Runs compactions that MetaService plans.",
+        description="Runs compactions that MetaService plans, and keeps deletion vectors of primary-key tables.",
         epilog="Example: laketx worker --server meta:7070 --warehouse s3://bucket/lake",
     )
     found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
@@ -85,13 +86,19 @@ def parser() -> argparse.ArgumentParser:
         help="Run on the executors of a Spark session, configured by spark-defaults.conf; needs laketx[spark] and "
         "Java. Without it, in processes of this machine.",
     )
+    found.add_argument(
+        "--no-vectors",
+        action="store_true",
+        help="Keep no deletion vectors of primary-key tables: readers then find hidden rows themselves.",
+    )
     found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
     return found
 
 
 def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
     """Until a signal; the next one cuts the drain short."""
-    daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner)
+    keeper = None if given.no_vectors else VectorKeeper(lake, idle_s=given.idle)
+    daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner, keeper=keeper)
     heard, told = socket.socketpair()
 
     def drain() -> None:

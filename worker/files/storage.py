@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from metaservice.client import uuid7
+
 READ_BUFFER_BYTES: Final = 1 << 20
 WHOLE_BYTES_MAX: Final = 1 << 20
 DELAYED: Final = "allow_delayed_open=true"
@@ -118,6 +120,21 @@ def make_folder(files: Any, path: str) -> None:
     """Creates a folder and those above it. Object stores need none, and may allow none."""
     if not isinstance(files, OBJECT_STORES):
         files.create_dir(path, recursive=True)
+
+
+def put_whole(files: Any, path: str, content: bytes) -> None:
+    """Writes a file that has its name when it is complete."""
+    make_folder(files, path.rpartition("/")[0])
+    if not is_local(files):
+        with files.open_output_stream(path) as sink:
+            sink.write(content)
+        return
+    unfinished = Path(path).with_name(f".{uuid7()}.unfinished")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def is_local(files: Any) -> bool:

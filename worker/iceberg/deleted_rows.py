@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
+from worker.arrow.scan.bucket_vectors import hidden_rows
 from worker.arrow.scan.deleted_row_ids import hidden_ids
 from worker.arrow.scan.inlined_rows import rows_in
-from worker.arrow.scan.key_merge import bucket_to_merge, hidden_in
 from worker.arrow.scan.plans import ScannedFile, WrittenSchemas
 from worker.base.schema import ROW_ID
 from worker.connection.table_view import TableView
@@ -82,10 +82,8 @@ def hidden_by_keys(table: TableView, written: WrittenSchemas, files: Sequence[co
     if not merged:
         return
     scanned = [ScannedFile(one.file, one.data_version) for one in merged]
-    places = {one.file.path: at for at, one in enumerate(merged)}
-    bucket = bucket_to_merge(table, written, scanned, lambda one: places[one.file.path])
-    for at, positions in hidden_in(bucket):
-        yield merged[at], BitMap64(positions) if len(positions) else NOTHING
+    for one, positions in zip(merged, hidden_rows(table, written, scanned, keep=True), strict=True):
+        yield one, BitMap64(positions) if len(positions) else NOTHING
 
 
 def _positions(table: TableView, file: common_pb2.DataFile, ids: BitMap64) -> BitMap64:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from metaservice.client import uuid7
-from worker.files.storage import is_local, make_folder, storage
+from worker.files.storage import put_whole, storage
 from worker.iceberg.metadata.facts import MadeFile
 
 AT_ONCE: Final = 16  # files on their way: a bucket takes its time for each
@@ -45,23 +43,4 @@ class GeneratedFiles:
 
     def put(self, one: MadeFile) -> None:
         """A file that has its name when it is complete."""
-        path = f"{self._path}/{one.name}"
-        make_folder(self._files, path.rpartition("/")[0])
-        if is_local(self._files):
-            _rename_into(Path(path), one.content)
-        else:
-            _upload(self._files, path, one.content)
-
-
-def _rename_into(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{uuid7()}.unfinished")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _upload(files: Any, path: str, content: bytes) -> None:
-    with files.open_output_stream(path) as sink:
-        sink.write(content)
+        put_whole(self._files, f"{self._path}/{one.name}", one.content)

@@ -4,6 +4,7 @@
     SIZE_WRONG          its size differs from the registered one
     FOOTER_UNREADABLE   it is not a complete Parquet file or delete set
     ROWS_WRONG          its number of rows differs from the registered one
+    VECTORS_UNREADABLE  kept deletion vectors are damaged: readers find the hidden rows without them
     STRAY               nothing needs the file: no kept snapshot, no open or recently ended transaction
 
 It checks the newest version and tagged versions, or all kept versions. They are pinned meanwhile, so commits and the
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,12 +28,13 @@ from pyroaring import BitMap64
 
 from metaservice.client import GoneError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from worker.files import kept_vectors
 from worker.files.external_paths import check_no_link
 from worker.files.storage import make_folder, pages, storage, walk
 from worker.files.warehouse import check_warehouse
 
 QUARANTINE: Final = "_quarantine"
-NOT_OURS: Final = (f"{QUARANTINE}/", "_iceberg/")  # what is not the table's data
+NOT_OURS: Final = (f"{QUARANTINE}/", "_iceberg/", f"{kept_vectors.FOLDER}/")  # what is not the table's data
 THREADS: Final = 16
 AT_ONCE: Final = 1_000
 ASKED_AT_ONCE: Final = 10_000
@@ -82,6 +85,7 @@ class Fsck:
         self._warehouse = warehouse
         self._files, root = storage(warehouse.rstrip("/"))
         self._folder = f"{root}/{table.table_id}"
+        self._folder_uri = f"{warehouse.rstrip('/')}/{table.table_id}"
         self._footers = footers
         self._all_versions = all_versions
         self._quarantine = quarantine
@@ -104,6 +108,7 @@ class Fsck:
                     for pin_id in self._pins:
                         self._client.renew_pin(pin_id)
             yield from self._strays(sorted(there.keys() - named), there)
+            yield from self._vectors() if self._footers else ()
         finally:
             for pin_id in self._pins:
                 self._client.unpin(pin_id)
@@ -176,6 +181,13 @@ class Fsck:
                     if self._quarantine:
                         facts["moved_to"] = self._set_aside(path)
                     yield Finding("STRAY", path, facts)
+
+    def _vectors(self) -> Iterator[Finding]:
+        for whole, _ in walk(self._files, f"{self._folder}/{kept_vectors.FOLDER}"):
+            path = whole[len(self._folder) + 1 :]
+            name, suffix = PurePosixPath(path).stem, PurePosixPath(path).suffix
+            if suffix == kept_vectors.SUFFIX and kept_vectors.read(self._folder_uri, name) is None:
+                yield Finding("VECTORS_UNREADABLE", path)
 
     def _set_aside(self, path: str) -> str:
         target = f"{QUARANTINE}/{path}"

@@ -3,11 +3,12 @@
     the purge list     paths that no kept snapshot holds: page by page, in parallel, each confirmed once it is gone
     ended folders      files of transactions that ended without a commit, after asking the service about each path
     dropped tables     files in their folders, when the service has no more records of them; also after asking
+    generated files    of the Iceberg catalog, by their age; kept deletion vectors that the newest version doesn't use
     staged tables      that an Iceberg client gave up: the service drops them, so their folders go as those do
 
-Nothing is decided from a listing of storage or from the worker's clock. Files that any table names are kept, and so are
-links and files behind them. The next run continues an interrupted one: a path leaves the purge list only when its bytes
-are gone, and a missing file is no error. Memory holds one page.
+Nothing else is decided from a listing of storage or from the worker's clock. Files that any table names are kept, and
+so are links and files behind them. The next run continues an interrupted one: a path leaves the purge list only when
+its bytes are gone, and a missing file is no error. Memory holds one page.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from typing import Final
 
 from pyarrow import fs
 
-from metaservice.client import LakeTXError, MetaClient
+from metaservice.client import LakeTXError, MetaClient, NotFoundError
 from protos.laketx.v1 import maintenance_pb2
+from worker.files import kept_vectors
 from worker.files.storage import crosses_link, is_local, pages, remove_empty_folders, storage, walk
 from worker.files.warehouse import check_warehouse
 from worker.services import generated_files
@@ -99,9 +101,9 @@ class Purge:
             for each in [table_id] if table_id else self._client.list_purgeable_tables():
                 self._purge_table(pool, each)
             self._sweep(pool, table_id)
-            self._sweep_generated(
-                pool, [table_id] if table_id else [one.table_id for one in self._client.list_tables()]
-            )
+            generated = [table_id] if table_id else [one.table_id for one in self._client.list_tables()]
+            self._sweep_found(pool, generated, self._aged)
+            self._sweep_found(pool, generated, self._unused_vectors)
         return self.report
 
     # -- the purge list ------------------------------------------------------------------------------------------------
@@ -255,9 +257,11 @@ class Purge:
             return
         self._delete(pool, table_id, strays, "sweep")
 
-    def _sweep_generated(self, pool: ThreadPoolExecutor, table_ids: Sequence[str]) -> None:
-        """Deletes what the Iceberg catalog generated long ago: it makes anew what it still needs."""
-        for table_id, paths in zip(table_ids, pool.map(self._aged, table_ids), strict=True):
+    def _sweep_found(
+        self, pool: ThreadPoolExecutor, table_ids: Sequence[str], find: Callable[[str], list[str]]
+    ) -> None:
+        """Deletes files that can be made again: what is still needed is made anew."""
+        for table_id, paths in zip(table_ids, pool.map(find, table_ids), strict=True):
             if self._dry_run:
                 self.report.swept += len(paths)
                 for path in paths:
@@ -266,12 +270,26 @@ class Purge:
                 self._delete(pool, table_id, paths, "sweep")
 
     def _aged(self, table_id: str) -> list[str]:
-        start = f"{self._root}/{table_id}/"
-        if crosses_link(self._files, self._root, f"{start}{generated_files.FOLDER}"):
+        """What the Iceberg catalog generated long ago."""
+        return self._older_files(table_id, generated_files.FOLDER)
+
+    def _unused_vectors(self, table_id: str) -> list[str]:
+        """Deletion vectors that were kept long ago, and that the newest version doesn't use."""
+        old = self._older_files(table_id, kept_vectors.FOLDER)
+        if not old:
             return []
-        listed = self._files.get_file_info(
-            fs.FileSelector(f"{start}{generated_files.FOLDER}", recursive=True, allow_not_found=True)
-        )
+        try:
+            table = self._client.get_table(table_id=table_id)
+            used = kept_vectors.names_of(table, self._client.list_files(table_id))
+        except NotFoundError:  # the table was dropped meanwhile: its folder goes as a whole
+            return []
+        return [path for path in old if PurePosixPath(path).stem not in used]
+
+    def _older_files(self, table_id: str, folder: str) -> list[str]:
+        start = f"{self._root}/{table_id}/"
+        if crosses_link(self._files, self._root, f"{start}{folder}"):
+            return []
+        listed = self._files.get_file_info(fs.FileSelector(f"{start}{folder}", recursive=True, allow_not_found=True))
         last_ns = (self._now_s() - generated_files.KEEP_S) * 1e9
         return [
             one.path[len(start) :]

@@ -384,8 +384,13 @@ BUGS: Final = (
     ),
     Bug(
         "of inlined files that are read together the oldest rows win",
-        "worker/arrow/scan/version_rows.py",
-        (("newer.sort(key=lambda file: -file.data_version)", "newer.sort(key=lambda file: file.data_version)"),),
+        "worker/arrow/scan/bucket_vectors.py",
+        (
+            (
+                "newer.sort(key=lambda scanned: -scanned.data_version)",
+                "newer.sort(key=lambda scanned: scanned.data_version)",
+            ),
+        ),
         own_tests=("tests/arrow/test_inlined.py", "-k", "together"),
     ),
     Bug(
@@ -399,5 +404,35 @@ BUGS: Final = (
         CATALOG + "write/ParquetOut.java",
         (("      for (String[] one : SETTINGS) job.getConfiguration().set(one[0], one[1]);", "     "),),
         own_tests=("tests/spark/test_session.py", "-k", "whatever"),
+    ),
+    Bug(
+        "kept deletion vectors of an older version serve a newer one",
+        "worker/files/kept_vectors.py",
+        (("for minus, path in newer)]", "for minus, path in newer[-1:])]"),),
+        own_tests=("tests/arrow/test_kept_vectors.py", "-k", "other_newer_files or whenever"),
+    ),
+    Bug(
+        "kept deletion vectors of one file hide rows of another",
+        "worker/arrow/scan/bucket_vectors.py",
+        (("    return scanned.data_version, scanned.file.path\n", '    return scanned.data_version, ""\n'),),
+        own_tests=("tests/arrow/test_kept_vectors.py", "-k", "two_files or whenever"),
+    ),
+    Bug(
+        "kept deletion vectors are used under a name that isn't theirs",
+        "worker/files/kept_vectors.py",
+        (("if body[:begin] != MAGIC + bytes.fromhex(name):", "if not body.startswith(MAGIC):"),),
+        own_tests=("tests/arrow/test_kept_vectors.py", "-k", "damaged"),
+    ),
+    Bug(
+        "the purge forgets kept deletion vectors",
+        "worker/services/purge.py",
+        (("            self._sweep_found(pool, generated, self._unused_vectors)\n", ""),),
+        own_tests=("tests/arrow/test_kept_vectors.py", "-k", "purge"),
+    ),
+    Bug(
+        "the purge deletes deletion vectors that the newest version uses",
+        "worker/services/purge.py",
+        (("if PurePosixPath(path).stem not in used]", "if used is not None]"),),
+        own_tests=("tests/arrow/test_kept_vectors.py", "-k", "purge"),
     ),
 )

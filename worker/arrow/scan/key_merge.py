@@ -5,7 +5,6 @@ They are found from the key columns alone, bucket by bucket, with polars.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,7 +20,6 @@ from protos.laketx.v1 import common_pb2
 from worker.arrow.scan.inlined_rows import Content, joined, rows_in
 from worker.arrow.scan.plans import ScannedFile, WrittenSchemas
 from worker.base.schema import OP, TOMBSTONE
-from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
 from worker.files.footers import in_threads
 from worker.files.position_blocks import Flags, Positions
@@ -51,21 +49,6 @@ class BucketToMerge:
     """Files whose keys can hide each other."""
 
     files: tuple[KeyFile, ...]
-
-
-def by_bucket(files: Iterable[ScannedFile]) -> tuple[list[ScannedFile], list[list[ScannedFile]]]:
-    """The files in which no key hides another, and the buckets in which one may."""
-    buckets: dict[tuple[PartitionKey, int], list[ScannedFile]] = defaultdict(list)
-    for one in files:
-        buckets[partition_key(one.file.partition), one.file.bucket].append(one)
-    clean: list[ScannedFile] = []
-    dirty: list[list[ScannedFile]] = []
-    for bucket in buckets.values():
-        if len({one.data_version for one in bucket}) == 1:
-            clean += bucket  # within one version no key comes twice
-        else:
-            dirty.append(bucket)
-    return clean, dirty
 
 
 def bucket_to_merge(

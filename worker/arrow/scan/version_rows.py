@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from metaservice.shared.arrow_streams import head_of
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import Predicate, columns_in, conjuncts, expression
+from worker.arrow.scan.bucket_vectors import INLINED_AT_ONCE, as_one, by_bucket, hidden_rows, inlined_runs
 from worker.arrow.scan.deleted_row_ids import with_hidden_ids
 from worker.arrow.scan.file_rows import InputFile, RowGroups, input_file, read_tables
 from worker.arrow.scan.inlined_rows import joined
@@ -36,7 +36,6 @@ from worker.files.storage import is_local, storage
 
 REMOTE_THREADS: Final = 16
 ITEMS_AHEAD: Final = 2
-INLINED_AT_ONCE: Final = 1_000
 ENTRIES_UNPRUNED: Final = 8  # so few are opened sooner than the service says which of them a condition rules out
 PLACE: Final = "_laketx_place"
 T = TypeVar("T")
@@ -175,8 +174,6 @@ class VersionRows:
         where: Predicate | None,
         merged: Callable[[list[ScannedFile]], Iterator[FileToRead]],
     ) -> list[Source[FileToRead]]:
-        from worker.arrow.scan.key_merge import by_bucket  # noqa: PLC0415 - polars is loaded where keys are merged
-
         buckets = None if where is None else buckets_of(self._table.meta, where)
         if buckets is not None:
             files = [one for one in files if one.file.bucket in buckets]
@@ -189,18 +186,21 @@ class VersionRows:
         return FileToRead(self._input(one), has_tombstones=is_delta, is_current=self._is_current(one))
 
     def _merged(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
-        from worker.arrow.scan.key_merge import bucket_to_merge, hidden_in  # noqa: PLC0415 - likewise
-
-        numbers = {id(one): at for at, one in enumerate(files)}
-        bucket = bucket_to_merge(self._table, self._written, files, lambda one: numbers[id(one)])
-        for at, hidden in hidden_in(bucket):
-            one = files[at]
-            if len(hidden) < one.file.rows:
-                yield FileToRead(self._input(one), hidden, is_current=self._is_current(one))
+        hidden = dict(zip(map(id, files), hidden_rows(self._table, self._written, files), strict=True))
+        for scanned in chain.from_iterable(inlined_runs(files)):
+            yield from self._partly_hidden(scanned, hidden[id(scanned)])
 
     def _merged_together(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
         """The same; inlined files that follow each other are joined, so where each begins is not known."""
-        return self._merged(_joined_runs(files))
+        hidden = dict(zip(map(id, files), hidden_rows(self._table, self._written, files), strict=True))
+        for run in inlined_runs(files):
+            begins = np.cumsum([0, *(scanned.file.rows for scanned in run[:-1])]).astype(np.uint64)
+            parts = [hidden[id(scanned)] + begin for scanned, begin in zip(run, begins, strict=True)]
+            yield from self._partly_hidden(as_one(run), np.concatenate(parts))
+
+    def _partly_hidden(self, one: ScannedFile, hidden: Positions) -> Iterator[FileToRead]:
+        if len(hidden) < one.file.rows:
+            yield FileToRead(self._input(one), hidden, is_current=self._is_current(one))
 
     def _input(self, one: ScannedFile) -> InputFile:
         return input_file(self._table, self._written, one.file, one.data_version, one.hidden)
@@ -267,46 +267,6 @@ def _serves(planned: PinnedPlan, where: Predicate | None) -> bool:
 
 def _files(entries: Iterable[common_pb2.LiveEntry]) -> list[ScannedFile]:
     return [ScannedFile(one.file, one.data_version) for one in entries if one.HasField("file")]
-
-
-def _joined_runs(files: Sequence[ScannedFile]) -> list[ScannedFile]:
-    """The files of a bucket, with inlined ones whose data versions follow each other as one, its newest rows first.
-
-    The oldest stay as they are: all others can hide their rows, and they hide none.
-    """
-    oldest = min(file.data_version for file in files)
-    newer = [file for file in files if file.data_version > oldest]
-    newer.sort(key=lambda file: -file.data_version)
-    runs = [file for file in files if file.data_version == oldest]
-    for alike, run in groupby(newer, _alike):
-        while group := list(islice(run, 1 if alike is None else INLINED_AT_ONCE)):
-            runs.append(group[0] if len(group) == 1 else _as_one(group))
-    return runs
-
-
-def _alike(scanned: ScannedFile) -> Hashable:
-    """The same for inlined files that can be read as one; None for others."""
-    file = scanned.file
-    return (file.kind, file.schema_version, file.carries_row_ids, head_of(file.content)) if file.content else None
-
-
-def _as_one(group: Sequence[ScannedFile]) -> ScannedFile:
-    """Inlined files as one, which is as new as the first of them."""
-    first = group[0].file
-    content = joined([scanned.file.content for scanned in group])
-    whole = common_pb2.DataFile(
-        path=first.path,
-        partition=first.partition,
-        bucket=first.bucket,
-        kind=first.kind,
-        schema_version=first.schema_version,
-        carries_row_ids=first.carries_row_ids,
-        inlined=True,
-        rows=sum(scanned.file.rows for scanned in group),
-        bytes=len(content),
-        content=content,
-    )
-    return ScannedFile(whole, group[0].data_version)
 
 
 def _each(read: Callable[[FileToRead], Iterable[Any]], source: Source[FileToRead]) -> Iterator[Any]:

@@ -25,12 +25,14 @@ from worker.services.compaction.compaction import Options, runner_of, staged
 from worker.services.compaction.groups import OPERATIONS, Group
 from worker.services.compaction.jobs import Job, Runner
 from worker.services.compaction.orders import ORDERS, Order
+from worker.services.deletion_vectors import VectorKeeper
 
 TASKS_AT_ONCE: Final = 2
 IDLE_S: Final = 5.0
 DRAIN_S: Final = 300.0
 GIVE_BACK_S: Final = 10.0
 STOP_AGAIN_S: Final = 0.5
+KEEPER_STOPS_S: Final = 5.0
 RENEWALS_PER_LEASE: Final = 3
 ERROR_CHARS_MAX: Final = 1_000
 
@@ -59,10 +61,15 @@ class Daemon:
         tasks_at_once: int = TASKS_AT_ONCE,
         idle_s: float = IDLE_S,
         runner: Runner | None = None,
+        keeper: VectorKeeper | None = None,
     ) -> None:
-        """`runner`: what the tasks' work runs on; default processes of this machine (see `runner_of`)."""
+        """`runner`: what the tasks' work runs on; default processes of this machine (see `runner_of`).
+
+        `keeper` runs beside the tasks, from `start` to `stop`.
+        """
         self._lake = lake
         self._runner = runner
+        self._keeper = keeper
         self._idle_s = idle_s
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -76,10 +83,14 @@ class Daemon:
     def start(self) -> None:
         for slot in self._slots:
             slot.start()
+        if self._keeper is not None:
+            self._keeper.start()
 
     def ask_to_stop(self) -> None:
         """Stops claiming tasks."""
         self._stopping.set()
+        if self._keeper is not None:
+            self._keeper.ask_to_stop()
 
     def drain(self, drain_s: float) -> bool:
         """Waits for running tasks; returns whether all of them ended."""
@@ -98,6 +109,8 @@ class Daemon:
                 running.gives_back = True
                 self._stop_task(running, "the worker stops")
             is_over = self.drain(STOP_AGAIN_S)
+        if self._keeper is not None:
+            self._keeper.stop(KEEPER_STOPS_S)
         for running in self._left():
             self._end(running, "")  # it doesn't listen: its transaction ends with its claim
 
