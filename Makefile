@@ -234,7 +234,7 @@ bench-rights: $(VENV)/.ready-bench ## measure the check of a request's rights am
 	@$(PY) -m benchmarks.rights $(ARGS)
 
 .PHONY: bench-iceberg
-bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load plan visible read append" chooses, JSON and SCALE as above
+bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load upsert plan visible read append" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.iceberg $(ARGS)
 
 .PHONY: bench-field

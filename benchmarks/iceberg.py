@@ -1,7 +1,8 @@
 """What readers of Iceberg wait for, through the REST catalog. `make bench-iceberg`; JSON and SCALE as for bench-commit.
 
 ARGS choose: `load` (a table of many files), `plan` (a scan of one partition of it, planned by the catalog and by
-pyiceberg from manifests), `visible` (a commit, until pyiceberg sees it, beside its own SQL catalog),
+pyiceberg from manifests), `upsert` (loadTable of a primary-key table after an upsert), `visible` (a
+commit, until pyiceberg sees it, beside its own SQL catalog),
 `read` (DuckDB and polars through the catalog, over the same Parquet files read directly, and with deleted rows over a
 table that Spark-Iceberg wrote), `append` (pyiceberg through the catalog, over pyiceberg with its own
 SQL catalog; each writer is a process; to tables that keep the snapshot required, and to those with
@@ -39,10 +40,12 @@ from laketx import Lake, Table, connect
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.iceberg.engines.environment import SPARK_SETTINGS, ensure_spark
 from tests.iceberg.readers import load_extensions
+from worker.services.deletion_vectors import VectorKeeper
 
 FILES: Final = 100_000
 FILES_A_COMMIT: Final = 1_000
 ROWS: Final = 10_000_000
+BUCKETS: Final = 16
 PARTS: Final = 10
 RUNS: Final = 5
 READS: Final = 15
@@ -154,6 +157,29 @@ def loads(bench: Benchmark, lake: Lake, folder: Path) -> None:
     bench.add(f"loadTable of {count:,} files, not yet made", first, unit="s", at_most=5)
     bench.add("the same, made", made, unit="ms", at_most=20)
     bench.add("the same, after one commit more", later, unit="ms", at_most=100)
+
+
+def upserts(bench: Benchmark, lake: Lake, folder: Path) -> None:
+    """loadTable after an upsert of 1 % of a primary-key table: before a worker keeps its vectors, and after that."""
+    table = lake.create_table("keyed", "id bigint, v double, note string", primary_key=["id"], buckets=BUCKETS)
+    count = scaled(ROWS)
+    ids = np.arange(count)
+    table.upsert(pa.table({"id": ids, "v": ids * 0.5, "note": pa.repeat("some text", count)}))
+    keeper = VectorKeeper(lake, now_s=lambda: 0.0)
+    found: dict[bool, list[float]] = {False: [], True: []}
+    with catalog(folder) as url, httpx.Client(base_url=url, timeout=600) as client:
+        for run in range(2 * RUNS + 2):
+            some = ids[run::100]
+            table.upsert(pa.table({"id": some, "v": some * 1.5, "note": pa.repeat("other text", len(some))}))
+            is_kept = run % 2 == 1
+            if is_kept:
+                keeper.run_once()
+            begin = time.perf_counter()
+            assert client.get(f"{PATH}/keyed").status_code == 200
+            if run >= 2:
+                found[is_kept].append(time.perf_counter() - begin)
+    bench.add(f"loadTable of {count:,} rows with a key, after an upsert of 1 %", found[False], unit="s")
+    bench.add("the same, deletion vectors kept", found[True], unit="s", at_most=0.3)
 
 
 # -- a commit, until a reader sees it
@@ -306,7 +332,7 @@ def check_rows(where: Any, name: str, made: Appended) -> None:
         raise AssertionError(f"{name} has {rows} rows after {made.commits} commits of {ROWS_A_COMMIT}")
 
 
-WORKS: Final = {"load": loads, "plan": plans, "visible": visible, "read": reads, "append": appends}
+WORKS: Final = {"load": loads, "upsert": upserts, "plan": plans, "visible": visible, "read": reads, "append": appends}
 
 
 def main() -> int:
