@@ -435,4 +435,24 @@ BUGS: Final = (
         (("if PurePosixPath(path).stem not in used]", "if used is not None]"),),
         own_tests=("tests/arrow/test_kept_vectors.py", "-k", "purge"),
     ),
+    Bug(
+        "Spark uses damaged deletion vectors",
+        CATALOG + "read/KeptVectors.java",
+        (
+            (
+                "!Arrays.equals(digest.digest(), 0, DIGEST_BYTES, content, end, content.length)",
+                "content.length == 0",
+            ),
+        ),
+        own_tests=("tests/spark/test_kept_vectors.py", "-k", "wrong_ones"),
+    ),
+    Bug(
+        "Spark uses deletion vectors of a file that was older",
+        CATALOG + "read/KeptVectors.java",
+        (
+            ("bitmaps.put(new File(dataVersion, path)", "bitmaps.put(new File(0, path)"),
+            ("bitmaps.get(new File(one.dataVersion, one.path))", "bitmaps.get(new File(0, one.path))"),
+        ),
+        own_tests=("tests/spark/test_kept_vectors.py", "-k", "wrong_ones"),
+    ),
 )

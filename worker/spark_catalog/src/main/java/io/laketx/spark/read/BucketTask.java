@@ -9,9 +9,14 @@ import java.util.List;
  * @param newerKeys the same files, their keys alone
  * @param lowest those of the lowest data version, with their keys
  * @param lowestKnown the same files without keys, for when it is known which rows are hidden
+ * @param kept where that may be known from
  */
 public record BucketTask(
-    List<FileTask> newer, List<FileTask> newerKeys, List<FileTask> lowest, List<FileTask> lowestKnown)
+    List<FileTask> newer,
+    List<FileTask> newerKeys,
+    List<FileTask> lowest,
+    List<FileTask> lowestKnown,
+    KeptVectors kept)
     implements Unit {
   @Override
   public long bytes() {

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.Deque;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Consumer;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -90,6 +91,7 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
   private void unfoldBucket(BucketTask bucket) throws IOException {
     List<String> newer = bucket.newer().stream().map(FileTask::path).toList();
     List<Opening> openings = known(bucket, newer);
+    if (openings == null && remember(bucket, newer)) openings = known(bucket, newer);
     files.addAll(openings == null ? merged(bucket, newer) : openings);
   }
 
@@ -104,6 +106,16 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
       }
     }
     return openings;
+  }
+
+  /** Remembers the vectors that storage has; false if it has none that can be used. */
+  private boolean remember(BucketTask bucket, List<String> newer) {
+    KeptVectors kept = bucket.kept();
+    byte[] content = shapes[bucket.newer().get(0).shape()].parquet().readBeside(kept.path());
+    Map<String, RoaringBitmap> found = content == null ? null : kept.read(content);
+    if (found == null) return false;
+    found.forEach((path, hidden) -> HiddenRows.shared().keep(HiddenRows.nameOf(newer, path), hidden));
+    return true;
   }
 
   private List<Opening> merged(BucketTask bucket, List<String> newerPaths) throws IOException {

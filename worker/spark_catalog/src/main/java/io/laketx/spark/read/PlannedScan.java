@@ -189,7 +189,8 @@ public final class PlannedScan {
       }
     }
     long rows = files.stream().mapToLong(one -> one.getFile().getRows()).sum();
-    add(files.get(0), new BucketTask(newer, newerKeys, lowestFiles, lowestKnown), rows);
+    KeptVectors kept = KeptVectors.of(snapshot, files, lowest);
+    add(files.get(0), new BucketTask(newer, newerKeys, lowestFiles, lowestKnown, kept), rows);
   }
 
   // -- one file

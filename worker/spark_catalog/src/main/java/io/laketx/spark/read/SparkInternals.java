@@ -177,6 +177,16 @@ public final class SparkInternals {
               made.options()));
     }
 
+    /** The content of a small file beside the data, read by a task; null if it can't be read. */
+    byte[] readBeside(String path) {
+      Path where = new Path(path);
+      try (InputStream in = where.getFileSystem(factory.broadcastedConf().value().value()).open(where)) {
+        return in.readAllBytes();
+      } catch (IOException missing) {
+        return null;
+      }
+    }
+
     PartitionReader<ColumnarBatch> open(FileTask task) {
       long start = task.start();
       long length = task.length();
