@@ -1,4 +1,7 @@
-"""How fast MetaService commits, beside deltalake and pyiceberg on the same work. `make bench-commit`."""
+"""How fast MetaService commits, beside deltalake and pyiceberg on the same work. `make bench-commit`.
+
+ARGS="open" measures only transactions that stay open while many others commit, and needs no peers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
-from benchmarks.load import data_file
+from benchmarks.load import PARTITIONS, data_file
 from benchmarks.peers import measure
 from benchmarks.serving import server
 from benchmarks.words import chosen
@@ -30,6 +33,10 @@ COMPARISONS = 950_000  # the limit is 1,000,000
 NODES = 9_999  # of one condition; the limit is 10,000
 CONTENT = bytes(1 << 20)  # of an inlined file; the limit
 APPENDS_WITH_ROWS = 32
+OVERTAKEN = (10_000, 50_000)  # commits while a transaction is open
+OPEN_TARGETS_S = (0.1, 0.5)
+BATCH = 500
+OPEN_PROFILES = ("maxcompute", "row_level", "delta_write_serializable")
 
 Costly = Callable[[MetaClient, str, int], None]
 
@@ -199,10 +206,57 @@ def time_beside_costly(client: MetaClient, address: str, work: Costly) -> tuple[
     return alone, meanwhile
 
 
+def overtake(client: MetaClient, table_id: str, commits: int, *, partitioned: bool) -> None:
+    """So many appends of others, to all partitions but the last."""
+    done = 0
+    while done < commits:
+        requests = []
+        for number in range(min(BATCH, commits - done)):
+            txn_id = uuid7()
+            file = data_file(txn_id, 0, number % (PARTITIONS - 1) if partitioned else None)
+            requests.append(transaction_pb2.AppendRequest(txn_id=txn_id, table_id=table_id, files=[file]))
+        if not all(isinstance(outcome, common_pb2.Committed) for outcome in client.commit_batch(requests)):
+            raise RuntimeError("an append of a batch was refused")
+        done += len(requests)
+
+
+def time_open_commit(client: MetaClient, profile: str, commits: int) -> float:
+    """Seconds to commit an update of one partition that was open while others appended to the other partitions."""
+    table_id = make_table(client, profile, keyed=True)
+    place = data_file(uuid7(), 0, PARTITIONS - 1).partition
+    reads = [common_pb2.Read(partitions=[place])]
+    intent = transaction_pb2.TableIntent(
+        table_id=table_id, operation=common_pb2.OPERATION_UPDATE, reads=reads if profile != "maxcompute" else ()
+    )
+    txn = client.begin([intent])
+    overtake(client, table_id, commits, partitioned=True)
+    change = common_pb2.Change(table_id=table_id, reads=reads, files=[data_file(txn.txn_id, 0, PARTITIONS - 1)])
+    if profile == "row_level":
+        change.key_sets.add(partition=place, hashes=range(1_000))
+    start = time.perf_counter()
+    txn.commit([change])
+    return time.perf_counter() - start
+
+
+def time_open_append(client: MetaClient, profile: str, commits: int) -> float:
+    """The same of an append to a table without a key."""
+    table_id = make_table(client, profile)
+    txn = client.begin([transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)])
+    overtake(client, table_id, commits, partitioned=False)
+    change = common_pb2.Change(table_id=table_id, files=[data_file(txn.txn_id, 0)])
+    start = time.perf_counter()
+    txn.commit([change])
+    return time.perf_counter() - start
+
+
 def main() -> int:
-    chosen(__doc__)
+    words = chosen(__doc__, ["open"])
     bench = Benchmark("commit", "Commits a second: LakeTX beside deltalake and pyiceberg", ["grpcio", "rocksdict"])
     seconds = max(2.0, 6.0 * scale())
+    if words:
+        with scratch() as folder, server(folder / "db") as (address, _), MetaClient(address, principal="b") as client:
+            Loads(bench, client, address, seconds).overtaken()
+        return 0 if bench.finish() else 1
     with scratch() as folder:
         peers = measure(folder, seconds=max(2.0, 5 * scale()), writers=(1, 16), runs=max(1, round(3 * scale())))
         if not all(figure.verified for figure in peers.values()):
@@ -216,6 +270,7 @@ def main() -> int:
             loads.contended(at16)
             loads.large()
             loads.costly()
+            loads.overtaken()
             loads.long_history()
     return 0 if bench.finish() else 1
 
@@ -317,6 +372,28 @@ class Loads:
             runs = [time_beside_costly(self.client, self.address, work) for _ in range(max(1, round(3 * scale())))]
             ratios = [meanwhile / alone for alone, meanwhile in runs]
             self.bench.add(f"others beside {what}: p99 over p99 alone", ratios, unit="times", at_most=5)
+
+    def overtaken(self) -> None:
+        """Transactions that stay open while many others commit."""
+        runs = max(1, round(3 * scale()))
+        for commits, target in zip(OVERTAKEN, OPEN_TARGETS_S, strict=True):
+            for profile in OPEN_PROFILES:
+                self.bench.measure(
+                    f"{profile}: an update that was open while {scaled(commits)} others appended",
+                    partial(time_open_commit, self.client, profile, scaled(commits)),
+                    unit="s",
+                    at_most=target,
+                    runs=runs,
+                    warm_ups=0,
+                )
+            self.bench.measure(
+                f"an append that was open while {scaled(commits)} others appended",
+                partial(time_open_append, self.client, OPEN_PROFILES[-1], scaled(commits)),
+                unit="s",
+                at_most=target,
+                runs=runs,
+                warm_ups=0,
+            )
 
     def long_history(self) -> None:
         """One-call appends, fresh and with many commits behind them."""

@@ -199,3 +199,23 @@ def test_a_digest_has_a_bound(served: tuple[Service, Stubs]) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         stubs.commit(txn_id, common_pb2.Change(table_id=rows.table_id, groups=[long]))
     assert reason_of(refused.value) == "DIGEST_TOO_LONG"
+
+
+def test_a_transaction_that_hundreds_overtook_is_judged_against_each(served: tuple[Service, Stubs]) -> None:
+    """Winners are judged many at once; the one that wrote a key of mine, or hid my row, is still named."""
+    stubs = served[1]
+    table_id = stubs.create("overtaken", profile="row_level", keyed=True)
+    mine = [stubs.begin(table_id, operation=UPDATE) for _ in range(2)]
+
+    def upsert(txn_id: str, key: int) -> transaction_pb2.CommitTransactionResponse:
+        file = data_file(txn_id, "delta")
+        file.kind, file.rows = common_pb2.FILE_KIND_DELTA, 1
+        sets = [common_pb2.KeySet(partition=day(), hashes=[key])]
+        return stubs.commit(txn_id, common_pb2.Change(table_id=table_id, files=[file], key_sets=sets))
+
+    winners = [upsert(stubs.begin(table_id, operation=UPDATE), key) for key in range(300)]
+    assert upsert(mine[0], 300).WhichOneof("outcome") == "committed"
+    lost = upsert(mine[1], 123).conflict
+    assert lost.rule == common_pb2.CONFLICT_RULE_CONCURRENT_ROW_CHANGE
+    assert list(lost.rows) == [123]
+    assert lost.winner_version == winners[123].committed.tables[0].version

@@ -4,7 +4,9 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from metaservice.core.commit.rebase import Author, decide
+from metaservice.core.commit.judge import Judging, Mine
+from metaservice.core.commit.rebase import Author, commit_on_top, decide
+from metaservice.core.commit.winner_blocks import WinnerBlocks, meet_block
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import (
     Change,
@@ -166,6 +168,8 @@ class World:
         self.snapshots.payloads = self.payloads
         self.footprints: list[Footprint] = []
         self.done: list[Done] = []
+        self.blocks = WinnerBlocks(2 + seed % 4, 0)
+        self._in_blocks = 0
         self._paths = 0
         self._values = 0
         self._row_ids = 1
@@ -208,7 +212,29 @@ class World:
         version = self.head + 1
         winners = self.footprints[job.change.read_version :]
         author = Author(f"txn-{version}", Principal())
-        return decide(job.change, self.meta, winners, self.snapshots, author, self.head, version)
+        answer = decide(job.change, self.meta, winners, self.snapshots, author, self.head, version)
+        assert self.answer_by_blocks(job.change, author) == answer, "judging block by block answers otherwise"
+        return answer
+
+    def answer_by_blocks(self, change: Change, author: Author) -> TableCommit | Conflict:
+        """The same answer, from judging in turns against as many winners at once as possible."""
+        for footprint, done in list(zip(self.footprints, self.done, strict=True))[self._in_blocks :]:
+            self.blocks.add(footprint, done.job.change.key_sets, self.meta)
+        self._in_blocks = self.head
+        mine = Mine(change, self.meta, self.snapshots)
+        judging = Judging(mine, lambda version: self.footprints[version - 1])
+        conflict = None
+        while conflict is None and judging.met < self.head:
+            version = judging.met + 1
+            block = self.blocks.covering(version)
+            if block is not None:
+                conflict = meet_block(judging, block)
+            if conflict is None and judging.met < version:
+                conflict = judging.meet(self.footprints[version - 1])
+        conflict = conflict or judging.end()
+        if conflict is not None:
+            return conflict
+        return commit_on_top(change, self.meta, judging.near, self.snapshots, author, self.head, self.head + 1)
 
     def accept(self, job: Job, commit: TableCommit) -> None:
         self.snapshots.advance(commit)

@@ -50,7 +50,7 @@ def decide_the_long_way(
 ) -> TableCommit | Conflict:
     check_change(change, meta, snapshots)
     judging = Judging(Mine(change, meta, snapshots))
-    judging._passes_inserts = False
+    judging.passes_inserts = False
     for winner in winners:
         conflict = judging.meet(winner)
         if conflict is not None:

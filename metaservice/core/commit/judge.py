@@ -6,7 +6,7 @@ Winners are judged in version order; the first rule that fails names the conflic
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -91,6 +91,19 @@ class Mine:
         if change.scope is not None and change.scope.touches(partition):
             return True
         return self._reads.touches(partition)
+
+    def may_concern(self, partition: str) -> bool:
+        """Whether anything that a winner does in the partition may matter to the change."""
+        change = self.change
+        if partition in self.written or partition in self._removed_from:
+            return True
+        if change.scope is not None and change.scope.touches(partition):
+            return True
+        return self._reads.may_touch(partition)
+
+    @cached_property
+    def _removed_from(self) -> frozenset[str]:
+        return frozenset(ref.partition for ref in self.change.removes)
 
     def reads_files(self, partition: str) -> bool:
         """Whether the partition's files that were live at the read version count as read."""
@@ -201,26 +214,29 @@ class Judging:
     """A change that is judged against winners one by one, in version order; results are kept in between.
 
     Under `row_level` a winner may be deferred: whether it counts depends on the following ones. No later winner changes
-    the answer up to `settled`. `near` are the winners that changed a partition of the change's groups.
+    the answer up to `settled`. `near` are the winners that changed a partition of the change's groups. `winner_of`
+    loads a deferred winner.
     """
 
-    def __init__(self, mine: Mine) -> None:
+    def __init__(self, mine: Mine, winner_of: Callable[[int], Footprint] | None = None) -> None:
         self.mine = mine
+        self.winner_of = winner_of
+        self.singly_until = 0  # up to this version winners are judged one by one
         self.met = self.settled = mine.change.read_version
         self.near: list[Footprint] = []
         change, meta = mine.change, mine.meta
-        self._grouped = frozenset(group.partition for group in change.groups)
-        self._passes_inserts = (
+        self.grouped = frozenset(group.partition for group in change.groups)
+        self.passes_inserts = (
             change.operation is Operation.INSERT
             and mine.blind
             and not (meta.keyed or change.app_ids_read)
             and meta.profile is not Profile.MAXCOMPUTE
         )
-        self._by_table = meta.profile is Profile.MAXCOMPUTE  # the outcome table: no file is looked at
-        self._rows: RowChange | None = None
-        self._put_off: deque[Footprint] = deque()
+        self.by_table = meta.profile is Profile.MAXCOMPUTE  # the outcome table: no file is looked at
+        self.rows: RowChange | None = None
+        self._put_off: deque[Footprint | range] = deque()
         if meta.profile is Profile.ROW_LEVEL:
-            self._rows = RowChange(mine.change, mine.meta, mine.snapshots, mine.work)
+            self.rows = RowChange(mine.change, mine.meta, mine.snapshots, mine.work)
 
     @property
     def puts_off(self) -> bool:
@@ -228,32 +244,59 @@ class Judging:
 
     def meet(self, winner: Footprint) -> Conflict | None:
         """Judges against a winner. May raise Paused: then the same winner is judged again."""
-        if self._passes_inserts and winner.blind and winner.operation is Operation.INSERT:
+        if self.passes_inserts and winner.blind and winner.operation is Operation.INSERT:
             self.met = self.settled = winner.version
             return None
         mine = self.mine
-        if self._by_table:
+        if self.by_table:
             mine.work.begin_winner(5 + len(winner.partitions))
             conflict = _maxcompute(mine, winner)
         else:
             files = len(winner.added) + len(winner.removed) + len(winner.touched)
             mine.work.begin_winner(5 + len(winner.partitions) + 3 * files)
-            conflict = _delta(mine, winner) if self._rows is None else self._meet_by_rows(self._rows, winner)
+            conflict = _delta(mine, winner) if self.rows is None else self._meet_by_rows(self.rows, winner)
         if conflict is None:
-            self.met = self.settled = winner.version
-            if self._put_off:
-                self.settled = self._put_off[0].version - 1
-            if self._grouped and not self._grouped.isdisjoint(winner.partitions):
+            self.pass_until(winner.version)
+            if self.grouped and not self.grouped.isdisjoint(winner.partitions):
                 self.near.append(winner)
         return conflict
 
+    def pass_until(self, version: int) -> None:
+        """Notes that the winners up to a version are judged, or deferred."""
+        self.met = self.settled = version
+        if self._put_off:
+            first = self._put_off[0]
+            self.settled = (first[0] if isinstance(first, range) else first.version) - 1
+
+    def put_off_until(self, version: int) -> None:
+        """Defers winners, all of them blind appends that the change may skip."""
+        self._put_off.append(range(self.met + 1, version + 1))
+        self.pass_until(version)
+
     def end(self) -> Conflict | None:
         """Ends judging, after the last winner. May raise Paused."""
-        if self._rows is not None:
-            while self._put_off:
-                conflict = _row_level(self.mine, self._rows, self._put_off[0], may_skip=True)
-                if conflict is not None:
-                    return conflict
+        return self.settle(may_skip=True)
+
+    def settle(self, *, may_skip: bool) -> Conflict | None:
+        """Judges the deferred winners. May raise Paused."""
+        me = self.rows
+        while self._put_off and me is not None:
+            first = self._put_off[0]
+            rest = range(0)
+            if isinstance(first, range):
+                if may_skip:
+                    self._put_off.popleft()
+                    continue
+                assert self.winner_of is not None
+                winner, rest = self.winner_of(first[0]), first[1:]
+            else:
+                winner = first
+            conflict = _row_level(self.mine, me, winner, may_skip=may_skip)
+            if conflict is not None:
+                return conflict
+            if rest:
+                self._put_off[0] = rest
+            else:
                 self._put_off.popleft()
         return None
 
@@ -262,12 +305,7 @@ class Judging:
         if is_calm(winner, self.mine.meta) and not reads_order:
             self._put_off.append(winner)
             return None
-        while self._put_off:
-            conflict = _row_level(self.mine, me, self._put_off[0], may_skip=False)
-            if conflict is not None:
-                return conflict
-            self._put_off.popleft()
-        return _row_level(self.mine, me, winner, may_skip=False)
+        return self.settle(may_skip=False) or _row_level(self.mine, me, winner, may_skip=False)
 
 
 def _lost(

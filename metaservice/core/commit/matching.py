@@ -139,6 +139,7 @@ class PartitionReads:
         self._partitioning = partitioning
         self._work = work
         self._tried: dict[str, bool] = {}
+        self._tried_for_blocks: dict[str, bool] = {}
         self.cost = sum(condition.cost for condition in conditions)
 
     def touches(self, partition: str) -> bool:
@@ -155,6 +156,26 @@ class PartitionReads:
                 self._tried.clear()
             self._tried[partition] = known
         return known
+
+    def may_touch(self, partition: str) -> bool:
+        """The same, or true where trying takes long. A refusal as too costly depends on `touches` alone."""
+        if self._everywhere or partition in self._names:
+            return True
+        if not self._tests:
+            return False
+        holds_there = self._tried.get(partition)
+        if holds_there is None:
+            holds_there = self._tried_for_blocks.get(partition)
+        if holds_there is None:
+            if self.cost > limits.WINNER_BLOCK_COMPARISONS_MAX:
+                return True
+            self._work.begin_try(self.cost)
+            values = self._partitioning.decode(partition)
+            holds_there = any(holds(values) is True for holds in self._tests)
+            if len(self._tried_for_blocks) >= limits.PARTITIONS_TRIED_MAX:
+                self._tried_for_blocks.clear()
+            self._tried_for_blocks[partition] = holds_there
+        return holds_there
 
 
 # -- conditions that name their partitions -----------------------------------------------------------------------------

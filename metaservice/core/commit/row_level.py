@@ -130,6 +130,7 @@ class RowChange:
         self.compacts_in = frozenset(group.partition for group in change.groups)
         self._written: Written | None = None
         self._hidden: dict[str, list[Hidden]] | None = None
+        self._key_hashes: dict[Place, frozenset[int]] = {}
         self._comparisons_left = limits.ROW_COMPARISONS_MAX
         self._tried: dict[tuple[int, str, bool], bool] = {}
 
@@ -142,6 +143,15 @@ class RowChange:
     @property
     def payloads(self) -> Payloads:
         return self.snapshots.payloads
+
+    def key_hashes(self, place: Place) -> frozenset[int] | None:
+        """The keys that the change writes to a bucket; None if it doesn't name them."""
+        hashes = self.written.keys.get(place)
+        if hashes is None:
+            return None
+        if place not in self._key_hashes:
+            self._key_hashes[place] = frozenset(hashes)
+        return self._key_hashes[place]
 
     def hidden_in(self, partition: str) -> list[Hidden]:
         if self._hidden is None:

@@ -18,9 +18,10 @@ from metaservice.core.commit.matching import PartitionReads, Paused, Work, condi
 from metaservice.core.commit.rebase import lineage_lost
 from metaservice.core.commit.row_level import file_tests_of
 from metaservice.core.commit.transaction import Look, Txn, TxnTable
+from metaservice.core.commit.winner_blocks import meet_block
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import Profile, TableMeta
-from metaservice.core.table.model import Change, Conflict, Operation, Read
+from metaservice.core.table.model import Change, Conflict, Footprint, Operation, Read
 from metaservice.service.commit.requests import CommitProgress
 from metaservice.service.decider.decider import ContinueNextGroup
 from metaservice.service.decider.snapshots import TableState
@@ -95,14 +96,25 @@ def _meet(state: State, table: TableState, judging: Judging, most: int) -> Confl
     work = judging.mine.work
     turn = max(min(most, state.judging_left), limits.JUDGE_TURN_MIN)
     work.begin_turn(turn)
+
+    def winner_of(version: int) -> Footprint:
+        winner = table.footprints.get(version)
+        if winner is None:
+            work.begin_winner(_COST_OF_A_RECORD)
+            winner = state.winner(table, version)
+        return winner
+
+    judging.winner_of = winner_of
     try:
         while judging.met < table.head:
             version = judging.met + 1
-            winner = table.footprints.get(version)
-            if winner is None:
-                work.begin_winner(_COST_OF_A_RECORD)
-                winner = state.winner(table, version)
-            conflict = judging.meet(winner)
+            block = table.blocks.covering(version) if version > judging.singly_until else None
+            if block is None:
+                conflict = judging.meet(winner_of(version))
+            else:
+                conflict = meet_block(judging, block)
+                if judging.met < version:
+                    judging.singly_until = block.last
             if conflict is not None:
                 return conflict
         return judging.end()

@@ -113,6 +113,7 @@ class Outcomes:
             table.last_metadata_version = commit.version
         table.head, table.last_time_us = commit.version, commit.time_us
         state.remember(table, commit.footprint)
+        table.blocks.add(commit.footprint, commit.change.key_sets, table.meta)
         state.changed.add(commit.change.table_id)
 
 

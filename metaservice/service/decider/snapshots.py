@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from metaservice.core import limits
+from metaservice.core.commit.winner_blocks import WinnerBlocks
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import TableMeta
@@ -69,6 +70,7 @@ class TableState:
     next_row_id: int = 1
     dropped: bool = False
     footprints: OrderedDict[int, Footprint] = field(default_factory=OrderedDict)
+    blocks: WinnerBlocks = field(default_factory=WinnerBlocks)
     last_metadata_version: int = 0
     oldest: int = 0
     trimmed: int | None = 0

@@ -440,7 +440,8 @@ class State:
     def _footprint(self, table: TableState, version: int) -> Footprint:
         self.flush()
         footprint = load_commit_footprint(self.store.cursor(), table.raw_id, version)
-        self.remember(table, footprint)
+        if len(table.footprints) < limits.FOOTPRINTS_KEPT:  # else newer ones, which more transactions need, would go
+            self.remember(table, footprint)
         return footprint
 
     def remember(self, table: TableState, footprint: Footprint) -> None:

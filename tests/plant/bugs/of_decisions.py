@@ -100,6 +100,26 @@ BUGS: Final = (
         (("if entry.partition not in touched or (me", "if entry.partition in touched or (me"),),
     ),
     Bug(
+        "many winners are passed at once although one wrote a key of the change",
+        CORE + "commit/winner_blocks.py",
+        (("        if not own_keys.isdisjoint(keys):\n            return False\n", ""),),
+    ),
+    Bug(
+        "many winners are passed at once although one changed a partition that the change read",
+        CORE + "commit/judge.py",
+        (("return self._reads.may_touch(partition)", "return False"),),
+    ),
+    Bug(
+        "many appends are passed at once although a later winner read them",
+        CORE + "commit/winner_blocks.py",
+        (
+            (
+                "conflict = None if block.is_calm(keyed=keyed) and not reads_order else judging.settle(may_skip=False)",
+                "conflict = None",
+            ),
+        ),
+    ),
+    Bug(
         "an id whose outcome was forgotten may begin again under another clock",
         CORE + "commit/transaction.py",
         (("    if time_ms < forgotten_ms:\n", "    if time_ms < 0:\n"),),
