@@ -11,7 +11,8 @@ from metaservice.core.retention.kept import is_held, retain_us
 from metaservice.core.table.meta import Alteration
 from metaservice.core.table.model import Operation
 from metaservice.core.table.properties import check_property
-from metaservice.service.commit.requests import Begin, Intent
+from metaservice.service.commit.requests import Begin, CommitRequest, Intent
+from metaservice.service.decider.decider import Answer
 from metaservice.service.read.timeline import VersionFilter
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.service.retention.pins import PinRequest
@@ -556,3 +557,18 @@ def test_a_tick_with_nothing_due_looks_at_the_clock_and_no_more() -> None:
     rig.clock.advance(1)
     with pytest.raises(StoreFailed):
         rig.housekeeping.tick()
+
+
+def test_row_ids_go_on_after_a_drop_in_the_same_group() -> None:
+    rig = Rig()
+    txn_id = rig.begin(Operation.INSERT)
+    adds = rig.files(txn_id, "a", "b")
+    request = CommitRequest(txn_id, (rig.change(Operation.INSERT, adds),), ((None, None),), b"commit")
+    jobs: list[Callable[[], object]] = [
+        lambda: rig.transactions.commit(request),
+        lambda: rig.catalog.drop(rig.table_id, validate_only=False),
+    ]
+    answers: list[Answer] = []
+    rig.decider._group([(answers.extend, None, job) for job in jobs])
+    rig.ask(lambda: rig.catalog.undrop(rig.table_id))
+    assert rig.decider.state.tables[rig.table_id].next_row_id == 7

@@ -17,6 +17,8 @@ def forget_table(state: State, table: TableState, now_us: int) -> None:
     state.batch.delete(keys.name_key(table.meta.name))
     drop_us = max(now_us, state.newest_us)  # a clock that went back shortens no retention
     state.batch.put(keys.dropped_key(table.raw_id), keys.encode_version(drop_us))
+    if table_id in state.row_ids_given:  # its counter has to come back with it
+        state.batch.put(keys.row_id_key(table.raw_id), keys.encode_version(table.next_row_id))
     del state.names[table.meta.name]
     del state.tables[table_id]
     state.inlined_bytes -= table.inlined.size_bytes
