@@ -9,11 +9,13 @@ lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from laketx.branch import Branch
 from laketx.column_definitions import columns_of_words
 from laketx.foreign_calls import OF_LAKES, KnowsForeignCalls, by_name
 from laketx.schema import Schema
@@ -59,6 +61,7 @@ class Lake(KnowsForeignCalls, Connection):
 
     create_table, table, tables, rename_table, drop_table, undrop_table,       tables
     import_parquet
+    branch, branches, clone_table                                              changes apart, and their merge
     transaction                                                                writes to several tables, all or nothing
     as_catalog                                                                 the tables in the session's SQL
     spark, close                                                               the session; the end, also by `with`
@@ -192,6 +195,45 @@ class Lake(KnowsForeignCalls, Connection):
         """
         import_files(self, path, name, on_conflict=on_conflict, message=message)
         return self.table(name)
+
+    # ----------------------------------------------------------------------------------------------------- branches
+
+    def branch(self, name: str, *, parent: str = "", keep: timedelta | None = None, comment: str = "") -> Branch:
+        """Returns the branch of that name; makes it if there is none: every table as it is now, to change apart.
+
+            branch = lake.branch("etl")
+            branch.table("shop.orders").append(rows)
+            branch.merge()
+
+        Nothing is copied. A branch of another branch names it as `parent`. A new branch ends by itself after `keep`, by
+        default 7 days.
+
+        Raises InvalidError for a wrong name, NotFoundError for an unknown parent.
+        """
+        try:
+            return Branch(self, self.client.get_branch(name).branch)
+        except NotFoundError:
+            keep_ms = 0 if keep is None else int(keep.total_seconds() * 1000)
+            return Branch(self, self.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment))
+
+    def branches(self) -> list[str]:
+        """Returns the names of all branches, in order."""
+        return [branch.name for branch in self.client.list_branches()]
+
+    def clone_table(self, name: str, new_name: str, *, version: int | None = None) -> Table:
+        """Makes a table that begins as another one is, or was at a version; nothing is copied. Each goes its own way.
+
+            lake.clone_table("shop.orders", "test.orders")
+
+        The clone has the table's past, too. It keeps the files that it shows, even if the table is dropped.
+
+        Raises NotFoundError for an unknown table, AlreadyExistsError if the new name is taken.
+        """
+        namespace, dot, _ = new_name.partition(".")
+        if dot:
+            self.client.create_namespace(namespace, if_not_exists=True)
+        table_id = self.client.get_table(name).table_id
+        return Table(self, self.client.clone_table(table_id, new_name, version=version))
 
     def transaction(
         self, message: str = "", *, app_id: str | None = None, app_version: int | None = None

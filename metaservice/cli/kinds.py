@@ -148,6 +148,7 @@ TABLE: Final = Known("table", lambda client, _: ((each.name, each.comment) for e
 DROPPED_TABLE: Final = Known("table", dropped_tables)
 COLUMN: Final = Known("name", lambda client, table: ((c.name, c.type) for c in find_table(client, table).columns))
 NAMESPACE: Final = Known("name", lambda client, _: ((name, "") for name in list_namespaces(client)))
+BRANCH: Final = Known("branch", lambda client, _: ((each.name, each.comment) for each in client.list_branches()))
 VIEW: Final = Known("name", lambda client, _: ((each.name, each.comment) for each in client.list_views()))
 ANY, OPEN = transaction_pb2.TRANSACTION_STATE_UNSPECIFIED, transaction_pb2.TRANSACTION_STATE_OPEN
 TRANSACTION: Final = Known("txn", lambda client, _: transactions(client, ANY))

@@ -6,7 +6,7 @@ import click
 
 from metaservice.cli.command import command, group
 from metaservice.cli.cursor import left_text
-from metaservice.cli.failures import CommandError, Exit, usage_failure
+from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.find import Tables, find_pin, find_table, table_name
 from metaservice.cli.kinds import PIN, TABLE, seconds
 from metaservice.cli.output import Column, Row, Session
@@ -89,11 +89,10 @@ def run_create(session: Session, tables: tuple[str, ...], lease: float | None) -
 
 
 def pinned(session: Session, text: str) -> read_pb2.TableVersion:
-    name, at, version = text.partition("@")
-    if at and not version.isdecimal():
-        raise usage_failure(f"`{text}` is not TABLE@VERSION", next_step="such as: shop.orders@41")
-    table = find_table(session.client, name)
-    return read_pb2.TableVersion(table_id=table.table_id, version=int(version[:19]) if at else None)
+    name, _, version = text.rpartition("@")  # a branch is no number
+    is_given = bool(name) and version.isdecimal()
+    table = find_table(session.client, name if is_given else text)
+    return read_pb2.TableVersion(table_id=table.table_id, version=int(version[:19]) if is_given else None)
 
 
 @command("renew", GROUP)

@@ -15,7 +15,7 @@ from metaservice.cli.settings import version
 # is of another package.
 SECTIONS: Final = {
     "Tables and rows": "namespace table view head count load export import sql",
-    "Versions": "versions show files changes diff watch tag cursor pins",
+    "Versions": "versions show files changes diff watch tag cursor pins branch",
     "Commits and conflicts": "txn why explain",
     "Compaction, and what is deleted": "compaction worker purge fsck warehouse",
     "The service": "serve ping health status clock backup restore check store step-down events bench",

@@ -75,6 +75,20 @@ COLUMN_CHANGES = {
 GROUP = group("table", "List, show, make, alter and drop tables.")
 
 
+@command("clone", GROUP)
+@table_argument
+@click.argument("name", metavar="CLONE", help="Name of the clone.")
+@click.option("--version", type=VERSION, help="The version that it begins with; default: the newest.")
+def run_clone(session: Session, table: str, name: str, version: int | None) -> None:
+    """Make a table that begins as another one is, or was at a version. Nothing is copied.
+
+    laketx table clone shop.orders test.orders --version 41
+    """
+    found = find_table(session.client, table)
+    made = session.client.clone_table(found.table_id, name, version=version)
+    session.done(f"created table {made.name}: a clone of {found.name}@{made.head_version}", made)
+
+
 @command("list", GROUP)
 @click.option("--namespace", default="", type=NAMESPACE, help="Only tables of this namespace.")
 @click.option("--dropped", is_flag=True, help="List dropped tables that can be brought back.")

@@ -14,9 +14,10 @@ INLINED_ROWS: Final = "inlined_rows"
 COLUMN_DEFAULTS: Final = "column_defaults"
 VIEWS: Final = "views"
 VERSION_CONDITIONS: Final = "version_conditions"
-READ: Final = (INLINED_ROWS, VERSION_CONDITIONS)  # what this client's readers know
+FORKS: Final = "forks"  # their files lie in the folder of another table
+READ: Final = (INLINED_ROWS, VERSION_CONDITIONS, FORKS)  # what this client's readers know
 TABLE_FEATURES: Final = ("delete_sets", "row_ids")
-WRITTEN: Final = (COLUMN_DEFAULTS, *TABLE_FEATURES)  # what its writers know
+WRITTEN: Final = (COLUMN_DEFAULTS, FORKS, *TABLE_FEATURES)  # what its writers know
 METADATA: Final = (("x-laketx-features", ",".join(READ)),)
 
 

@@ -17,6 +17,7 @@ import grpc
 from metaservice.client import features
 from metaservice.client.access import AccessCalls
 from metaservice.client.admin import AdminCalls
+from metaservice.client.branches import BranchCalls
 from metaservice.client.calling import PAGE_SIZE, PART_BYTES, in_parts, open_channel, principal_metadata, size_of
 from metaservice.client.catalog import CatalogCalls
 from metaservice.client.credentials import Address, Credentials, check_token, why_no_tls
@@ -70,7 +71,7 @@ HEALTH: Final = "/grpc.health.v1.Health/Check"
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
-class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls, AccessCalls):
+class MetaClient(CatalogCalls, BranchCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls, AccessCalls):
     """A connection to MetaService.
 
     With `expected_epoch`, a service with another history (after a restore from a backup) refuses every call with

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from metaservice.metrics import Metric, Reading
+from metaservice.rpc.convert.wire import kept_reads
 from metaservice.rpc.observe.call_records import Recorder
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.rpc.services.calls import UseCases
@@ -38,6 +39,8 @@ from metaservice.server.process import (
 from metaservice.server.settings import Settings
 from metaservice.server.store_opening import OpenState
 from metaservice.server.telemetry import serve_metrics, set_up_observers
+from metaservice.service.branch.branches import Branches
+from metaservice.service.branch.merging import Merging
 from metaservice.service.commit.importing import Imports
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.compaction.compactions import Compactions
@@ -114,6 +117,7 @@ def build_service(
         transactions.tick()
         maintenance.tick()
         housekeeping.tick()
+        branches.tick()
 
     bells = CommitNotifier(lambda: decider.state.views)
     decider = Decider(open_state.again, tick, fail_stop, bells.ring)
@@ -130,6 +134,7 @@ def build_service(
     )
     pauses = StallDetector(decider, clocks, event)
     catalog = Catalog(decider, transactions, clocks)
+    branches = Branches(decider, transactions, clocks)
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room, settings.quotas)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event, uptime)
     guard = housekeeping.guard
@@ -165,6 +170,8 @@ def build_service(
         imports=Imports(decider, settings.external_places),
         warehouses=Warehouses(decider),
         access=Access(decider, clocks, transactions.check_room),
+        branches=branches,
+        merging=Merging(decider, transactions, clocks, settings.outcome_keep_ms, kept_reads),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     verifying = VerifyingProcess(settings.data.resolve() / VERIFY_SCRATCH)

@@ -15,7 +15,7 @@ from metaservice.core.errors import MetaError
 from metaservice.core.table.external import identity_of, locate
 from metaservice.core.table.model import Entry, Live
 from metaservice.store import keys
-from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
+from metaservice.store.port import Batch, Readable, Store, StoreCursor, prefix_end
 from metaservice.store.records.plans import decode_stored
 from metaservice.store.records.tables import decode_live
 
@@ -51,7 +51,7 @@ def names_of(table: bytes, entry: Entry, added: int) -> list[bytes]:
     return _named(table, entry, added, entry.path)
 
 
-def find_imports(store: Store, table: bytes, path: str) -> list[Live]:
+def find_imports(store: Readable, table: bytes, path: str) -> list[Live]:
     """The live entries of a file, under any spelling."""
     prefix = keys.import_prefix(table, _digest(path))
     raws = [store.get(keys.live_of_import(key)) for key, _ in store.cursor().scan(prefix, prefix_end(prefix))]

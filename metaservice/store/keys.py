@@ -35,6 +35,10 @@ r table                    until when the table's schedule was looked at
 n table path               rows of an inlined file, as its writer sent them
 w place 0 grantee          role of a user or a group there
 k token                    service token, without its secret
+b name                     branch
+f table                    fork: what the table has of another one
+m table partition bucket path          entry of its base that a fork took out, or whose file is the base's
+a table version            what a commit on a branch declared, for the merge
 i table                    live inlined rows: how many, their bytes, and since when there are any
 x table file partition bucket path     live entry of an external file, by what tells the file from others
 e table path 0 table partition bucket path added   kept entry of an external file in the first table's folder
@@ -80,6 +84,23 @@ OLDEST = b"H"
 INLINED_COUNTS = b"i"
 TIMES = b"W"
 IDLE = b"J"
+SCHEMAS = b"U"
+CHUNKS = b"K"
+LIVE = b"I"
+PAST = b"P"
+SPANS = b"Q"
+APPS = b"A"
+INLINED = b"n"
+IMPORTS = b"x"
+BRANCHES = b"b"
+FORKS = b"f"
+MASKS = b"m"
+DECLARED = b"a"
+
+# Families of which a fork has records of its base, and those of them that are read by ranges.
+INHERITED_RANGES = frozenset({TABLES, SCHEMAS, COMMITS, CHUNKS, TIMES, LIVE, PAST, SPANS, IDLE, IMPORTS})
+OF_THE_LOG = frozenset({COMMITS, CHUNKS, TIMES, PAST, SPANS, IDLE})
+INHERITED_FAMILIES = INHERITED_RANGES | {APPS, INLINED, OLDEST}
 
 _Q = struct.Struct(">Q")
 _QQQ = struct.Struct(">QQQ")
@@ -242,6 +263,11 @@ def past_of_span(table: bytes, partition: str, removed: int, tail: bytes) -> byt
     return past_from(table, removed) + partition.encode() + b"\x00" + tail
 
 
+def removed_of_span(key: bytes) -> int:
+    """The version that took the entry out."""
+    return int(_Q.unpack_from(key, key.index(b"\x00", 17) + 10)[0])
+
+
 def partition_of(key: bytes) -> str:
     """The partition of a live entry's key or a span's."""
     return key[17 : key.index(b"\x00", 17)].decode()
@@ -346,6 +372,23 @@ def cursor_key(table: bytes, name: str) -> bytes:
     return CURSORS + table + name.encode()
 
 
+def branch_key(name: str) -> bytes:
+    return BRANCHES + name.encode()
+
+
+def fork_key(table: bytes) -> bytes:
+    return FORKS + table
+
+
+def mask_of_live(key: bytes) -> bytes:
+    """The key of the mask of an entry, by the key that the entry has or would have while it is live."""
+    return MASKS + key[1:]
+
+
+def declared_key(table: bytes, version: int) -> bytes:
+    return DECLARED + table + _Q.pack(version)
+
+
 def table_of_mark(key: bytes) -> bytes:
     """The table of a tag's or cursor's key."""
     return key[1:17]
@@ -353,8 +396,8 @@ def table_of_mark(key: bytes) -> bytes:
 
 def record_prefixes(table: bytes) -> list[bytes]:
     """The other records of a dropped table, besides its entries and its metadata."""
-    families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", b"x", b"n", b"i", TAGS, CURSORS)
-    return [family + table for family in families]
+    families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", b"x", b"n", b"i", MASKS, DECLARED)
+    return [family + table for family in (*families, TAGS, CURSORS)]
 
 
 def txn_time_ms(key: bytes) -> int:

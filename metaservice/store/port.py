@@ -73,6 +73,15 @@ class StoreCursor(Protocol):
     def get(self, key: bytes) -> bytes | None: ...
 
 
+class Readable(Protocol):
+    """A store, to those who only read."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The latest value written, durable or not."""
+
+    def cursor(self) -> StoreCursor: ...
+
+
 class Store(Protocol):
     reads_at_once: int = 1  # by threads with a cursor each, where a start has many to do
 

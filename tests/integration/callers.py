@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,9 +79,10 @@ def create(caller: Caller, name: str) -> str:
     return str(answer.table.table_id)
 
 
-def append(caller: Caller, table_id: str) -> str:
+def append(caller: Caller, table_id: str, features: Sequence[str] = ()) -> str:
     txn_id = new_uuid7()
-    caller.call("TransactionService/Append", txn_id=txn_id, table_id=table_id, files=[data_file(txn_id)])
+    files = [data_file(txn_id)]
+    caller.call("TransactionService/Append", txn_id=txn_id, table_id=table_id, files=files, client_features=features)
     return txn_id
 
 

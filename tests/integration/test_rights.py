@@ -109,6 +109,8 @@ def requests(at: World) -> dict[str, tuple[str, dict[str, Any]]]:
             {"txn_id": new_uuid7(), **on, "alteration": {"comment": "x"}, "validate_only": True},
         ),
         "CatalogService/CreateTable": (NOBODY, {"request_id": new_uuid7(), "table": new}),
+        "CatalogService/CreateBranch": (NOBODY, {"request_id": new_uuid7(), "name": "b"}),
+        "CatalogService/CloneTable": (NOBODY, {"request_id": new_uuid7(), **on, "name": "shop.copy"}),
         "CatalogService/CreateNamespace": (NOBODY, {"name": "new", "request_id": new_uuid7()}),
         "CatalogService/AlterNamespace": (NOBODY, {"name": "shop", "set_properties": {"user.a": "b"}}),
         "CatalogService/DropNamespace": (NOBODY, {"name": "shop", "validate_only": True}),
@@ -158,6 +160,8 @@ ELSEWHERE: Final = {  # what needs no role on a table, and what other tests look
     "ReadService/Watch", "TransactionService/ListTransactions", "TransactionService/Session",
     "CatalogService/ListTables", "CatalogService/GetNamespace", "CatalogService/ListNamespaces",
     "CatalogService/GetView", "CatalogService/ListViews", "CatalogService/RenameView", "CatalogService/DropView",
+    "CatalogService/ListBranches", "CatalogService/GetBranch", "CatalogService/ExtendBranch",
+    "CatalogService/DropBranch", "CatalogService/MergeBranch",
     "MaintenanceService/ListTasks", "MaintenanceService/GetWarehouse", "AdminService/GetStatus",
     "AdminService/ListPins", "AccessService/WhoAmI",
 }  # fmt: skip

@@ -32,6 +32,7 @@ from metaservice.store.records.tables import decode_chunk, decode_live
 
 T = TypeVar("T")
 LEASE_MS = 60_000
+FORKS = frozenset({"forks"})
 HOUR_MS = 3_600_000
 GRACE_MS = 2 * HOUR_MS
 WHO = Principal("ann", "tests")
@@ -135,7 +136,9 @@ class Rig:
     def begin(self, operation: Operation, adopt_from: str = "", read_version: int | None = None) -> str:
         txn_id = self.uuid()
         intent = Intent(self.table_id, operation, read_version=read_version)
-        self.ask(lambda: self.transactions.begin(Begin(txn_id, (intent,), WHO, "", b"begin", adopt_from)))
+        self.ask(
+            lambda: self.transactions.begin(Begin(txn_id, (intent,), WHO, "", b"begin", adopt_from, features=FORKS))
+        )
         return txn_id
 
     def try_begin(self, operation: Operation, adopt_from: str = "", read_version: int | None = None) -> str | MetaError:

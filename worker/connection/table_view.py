@@ -47,7 +47,7 @@ class TableView:
     @property
     def folder(self) -> str:
         """The folder of its files; paths of files are relative to it."""
-        return f"{self.lake.warehouse}/{self.table_id}"
+        return f"{self.lake.warehouse}/{self.meta.folder_id or self.table_id}"
 
     def refreshed(self) -> TableView:
         """The current view."""

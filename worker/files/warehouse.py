@@ -150,7 +150,7 @@ def _oldest_files(client: MetaClient) -> Iterator[str]:
             own = (
                 one.file.path for one in entries if one.HasField("file") and not (one.file.external or one.file.inlined)
             )
-            yield from (f"{table.table_id}/{path}" for path in islice(own, 1))
+            yield from (f"{table.folder_id or table.table_id}/{path}" for path in islice(own, 1))
 
 
 def write_mark(warehouse: str, mark: WarehouseMark) -> None:

@@ -84,8 +84,9 @@ class Fsck:
         self._table = table
         self._warehouse = warehouse
         self._files, root = storage(warehouse.rstrip("/"))
-        self._folder = f"{root}/{table.table_id}"
-        self._folder_uri = f"{warehouse.rstrip('/')}/{table.table_id}"
+        home = table.folder_id or table.table_id
+        self._folder = f"{root}/{home}"
+        self._folder_uri = f"{warehouse.rstrip('/')}/{home}"
         self._footers = footers
         self._all_versions = all_versions
         self._quarantine = quarantine
@@ -107,7 +108,8 @@ class Fsck:
                             yield from found
                     for pin_id in self._pins:
                         self._client.renew_pin(pin_id)
-            yield from self._strays(sorted(there.keys() - named), there)
+            if not self._table.folder_id:  # the folder of a fork is another table's
+                yield from self._strays(sorted(there.keys() - named), there)
             yield from self._vectors() if self._footers else ()
         finally:
             for pin_id in self._pins:

@@ -171,6 +171,7 @@ class Read:
     condition: Predicate | None = None
     changes_all: bool = False
     prepared: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    wire: Any = field(default=None, compare=False, repr=False)  # the message that it was made of
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,10 @@ class Caller:
 
     def on_table(self, table_id: str) -> Role:
         table = self.state.views.find(table_id)
-        return self.policy.role(self.who, namespace_of(table.meta.name) if table is not None else "", table_id)
+        role = self.policy.role(self.who, namespace_of(table.meta.name) if table is not None else "", table_id)
+        if table is None or table.fork is None or not table.fork.branch:
+            return role
+        return max(role, self.on_table(table.base_id))
 
     def on_named(self, name: str, table_id: str) -> Role:
         return self.policy.role(self.who, namespace_of(name), table_id)

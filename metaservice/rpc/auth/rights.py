@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from metaservice.core.access import Role, grantee_of
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.branches import branch_of, off_branch
 from metaservice.core.table.model import Operation
 from metaservice.rpc.auth.caller import ADMIN, MAINTAINER, READER, WRITER, Caller, namespace_of
 from metaservice.rpc.convert import wire
+from metaservice.service.branch.branches import tables_on
 from protos.laketx.v1 import catalog_pb2
 
 OF_SERVICES: Final = {Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER, Operation.RESTORE}
@@ -122,6 +124,8 @@ def _get_table(caller: Caller, request: Any) -> None:
         caller.need_table(request.table_id, READER)
         return
     table = caller.state.views.find_by_name(request.name)
+    if table is None and branch_of(request.name):  # it has the rights of the table that it begins as
+        table = caller.state.views.find_by_name(off_branch(request.name))
     if table is not None and not caller.reads(table.meta.table_id):
         raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=request.name)
 
@@ -150,6 +154,27 @@ def _get_namespace(caller: Caller, request: Any) -> None:
 def _rename_view(caller: Caller, request: Any) -> None:
     caller.need_view(request.name, MAINTAINER)
     caller.need_namespace(namespace_of(request.new_name), WRITER)
+
+
+def _branch(caller: Caller, request: Any) -> None:
+    """A branch of the caller; that of somebody else is for maintainers of the service."""
+    branch = caller.state.branches.find(request.name)
+    if branch is not None and branch.principal.name != caller.who.principal:
+        caller.need(MAINTAINER)
+
+
+def _merge(caller: Caller, request: Any) -> None:
+    branch = caller.state.branches.find(request.name)
+    for table in tables_on(caller.state, branch) if branch is not None else ():
+        if table.fork is None:
+            caller.need_namespace(namespace_of(table.meta.name), WRITER)
+        elif table.head > table.fork.version:
+            caller.need_table(table.view().base_id, WRITER)
+
+
+def _clone(caller: Caller, request: Any) -> None:
+    caller.need_table(request.table_id, READER)
+    caller.need_namespace(namespace_of(request.name), WRITER)
 
 
 def _tables_or_service(caller: Caller, table_ids: Iterable[str], role: Role) -> None:
@@ -327,6 +352,19 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_CATALOG}DropView": Right(
         "maintainer on the namespace", lambda caller, it: caller.need_view(it.name, MAINTAINER)
     ),
+    f"{_CATALOG}CreateBranch": _on_service(WRITER),
+    f"{_CATALOG}ListBranches": Right("any identity", _anyone),
+    f"{_CATALOG}GetBranch": Right(
+        "any identity: tables that it may not read are left out",
+        _anyone,
+        lambda caller, answer: _keep(answer.tables, lambda one: caller.reads(one.table_id)),
+    ),
+    f"{_CATALOG}ExtendBranch": Right("one's own branch, or maintainer on the service", _branch),
+    f"{_CATALOG}DropBranch": Right("one's own branch, or maintainer on the service", _branch),
+    f"{_CATALOG}MergeBranch": Right(
+        "writer on the parent's tables that it changes, and on the namespaces of tables that it adds", _merge
+    ),
+    f"{_CATALOG}CloneTable": Right("reader on the table, and writer on the namespace of the clone", _clone),
     f"{_TABLES}PlanMaintenance": _on_table(READER),
     f"{_TABLES}RequestTask": _on_table(MAINTAINER),
     f"{_TABLES}ClaimTask": Right(

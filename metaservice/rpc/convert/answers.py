@@ -225,6 +225,7 @@ def table(view: TableView, meta: TableMeta | None = None, *, has_imports: bool =
         has_imports=has_imports,
         rules=write_rules(meta),
         definition=meta.fingerprint,
+        folder_id=view.folder_id,
     )
 
 

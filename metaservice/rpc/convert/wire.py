@@ -39,7 +39,7 @@ from protos.laketx.v1 import common_pb2
 NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
 MARK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\Z")
-TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}(\.[A-Za-z0-9_]{1,128})?\Z")
+TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}(\.[A-Za-z0-9_]{1,128})?(@[A-Za-z0-9][A-Za-z0-9_-]{0,63})?\Z")
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 COMPARISON = {1: "=", 2: "<>", 3: "<", 4: "<=", 5: ">", 6: ">="}
@@ -234,12 +234,17 @@ def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, .
             if message.HasField("predicate"):
                 raise invalid("READ_INVALID", "give either a predicate or partitions")
             named = frozenset(partition(one, meta.partitioning) for one in message.partitions)
-            found.append(Read(TRUE, named, not message.reads_no_files, None, message.changes_all))
+            found.append(Read(TRUE, named, not message.reads_no_files, None, message.changes_all, message))
         else:
             whole = predicate(message.predicate, meta) if message.HasField("predicate") else TRUE
             part = partition_part(whole, names)
-            found.append(Read(part, None, not message.reads_no_files, whole, message.changes_all))
+            found.append(Read(part, None, not message.reads_no_files, whole, message.changes_all, message))
     return tuple(found)
+
+
+def kept_reads(messages: Sequence[bytes], meta: TableMeta) -> tuple[Read, ...]:
+    """Reads that were kept as they came."""
+    return reads([common_pb2.Read.FromString(raw) for raw in messages], meta)
 
 
 # -- entries -----------------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
             wire.txn_id(table_id)  # it has a time
             self._ask(lambda: self._calls.catalog.check_new_id(table_id))
         else:
-            self._calls.decider.state.get_table(table_id)
+            table_id = self._calls.decider.state.get_table(table_id).view().folder_id or table_id
         warehouse = self._ask(self._calls.warehouses.location)
         folder = folder_of(warehouse, table_id)
         if folder is None:

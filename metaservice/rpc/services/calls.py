@@ -17,6 +17,8 @@ from metaservice.core.errors import MetaError, invalid
 from metaservice.core.table.meta import TableMeta, replaced
 from metaservice.core.table.model import Change, Conflict, Entry, Operation, TableCommit
 from metaservice.rpc.convert import answers, wire, wire_catalog, wire_changes, wire_entries, wire_tasks
+from metaservice.service.branch.branches import Branches
+from metaservice.service.branch.merging import Merging
 from metaservice.service.commit import judging
 from metaservice.service.commit.importing import Imports
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Counts
@@ -73,6 +75,8 @@ class UseCases:
     imports: Imports
     warehouses: Warehouses
     access: Access
+    branches: Branches
+    merging: Merging
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

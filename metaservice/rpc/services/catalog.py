@@ -8,13 +8,14 @@ from metaservice.core.access import Place
 from metaservice.core.errors import invalid
 from metaservice.core.table.meta import Namespace, TableMeta
 from metaservice.core.table.model import Principal
-from metaservice.rpc.auth.authorization import Authorizer, Maker
+from metaservice.rpc.auth.authorization import Maker
 from metaservice.rpc.auth.caller import namespace_of
 from metaservice.rpc.convert import answers, wire, wire_catalog
+from metaservice.rpc.convert.client_features import Reader
 from metaservice.rpc.convert.paging import Room, bound_start, bound_token, fitting, page_size
 from metaservice.rpc.convert.wire_schema import column_messages
 from metaservice.rpc.handlers import Context
-from metaservice.rpc.services.calls import Servicer, UseCases
+from metaservice.rpc.services.branches import BranchMethods
 from metaservice.service.decider.views import TableView
 from metaservice.service.table.catalog import Mode
 from metaservice.service.table.listing import Dropped
@@ -25,12 +26,8 @@ LIVE, DROPPED = b"n", b"d"
 UUID_BYTES = 16
 
 
-class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
+class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
     """Namespaces, tables and views."""
-
-    def __init__(self, calls: UseCases, gate: Authorizer) -> None:
-        super().__init__(calls)
-        self._gate = gate
 
     def CreateTable(self, request: pb.CreateTableRequest, context: Context) -> pb.CreateTableResponse:
         mode, meta = wire_catalog.create_mode(request), wire_catalog.new_table(request)
@@ -57,6 +54,7 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
             raise invalid("TABLE_NOT_NAMED", "give either a table name or a table id")
         table_id = wire.table_id(request.table_id) if request.table_id else ""
         table = self._calls.reads.get_table(name=request.name, table_id=table_id)
+        Reader.of(context).check_table(table.folder_id)
         asked = [one for one in ("schema_version", "version", "time_us", "tag") if request.HasField(one)]
         if len(asked) > 1:
             raise invalid("VERSION_TWICE", "give a schema version, an ID version, a time or a tag: one of them")

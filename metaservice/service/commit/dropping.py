@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.table.staged_names import is_unborn, next_look_ms
 from metaservice.service.decider.snapshots import TableState
@@ -23,6 +25,8 @@ def forget_table(state: State, table: TableState, now_us: int) -> None:
     del state.tables[table_id]
     state.inlined_bytes -= table.inlined.size_bytes
     state.changed.add(table_id)
+    if table.fork is not None:
+        state.put_fork(replace(table.fork, is_dropped=True))
 
 
 def forget_unborn(state: State, txn: Txn, now_us: int) -> None:

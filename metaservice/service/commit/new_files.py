@@ -8,7 +8,7 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.inlined import check_inlined
 from metaservice.core.table.model import Entry
-from metaservice.service.decider.snapshots import rows_of
+from metaservice.service.decider.snapshots import TableState, rows_of
 from metaservice.service.decider.state import State
 from metaservice.store import keys
 
@@ -29,7 +29,7 @@ def refuse_live(state: State, txn_id: str, table_id: str, entries: Sequence[Entr
     state.flush()
     raw = state.get_table(table_id).raw_id
     for entry in seek:
-        if state.store.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is not None:
+        if state.records.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is not None:
             raise invalid(
                 "PATH_LIVE", "the file is already in the table: its transaction committed earlier", path=entry.path
             )
@@ -47,17 +47,18 @@ def give_row_ids(state: State, table_id: str, entries: Sequence[Entry]) -> None:
     table = state.get_table(table_id)
     if table.meta.keyed:
         return
+    source = _source_of_ids(state, table)
     wanted = rows_of(entries)
-    if table.next_row_id + wanted > limits.ROW_ID_MAX:
-        raise MetaError(ErrorKind.EXHAUSTED, "ROW_IDS_EXHAUSTED", next=table.next_row_id, wanted=wanted)
+    if source.next_row_id + wanted > limits.ROW_ID_MAX:
+        raise MetaError(ErrorKind.EXHAUSTED, "ROW_IDS_EXHAUSTED", next=source.next_row_id, wanted=wanted)
     given = False
     for entry in entries:
         if entry.is_delete_set:
             continue
         entry.encoded = b""
-        entry.first_row_id = table.next_row_id
-        table.next_row_id += entry.rows
-        last = table.next_row_id - 1
+        entry.first_row_id = source.next_row_id
+        source.next_row_id += entry.rows
+        last = source.next_row_id - 1
         if not entry.carries_row_ids and entry.rows:
             entry.row_id_min, entry.row_id_max = entry.first_row_id, last
         elif entry.row_id_min >= 0:  # a row without an id of its own has one of the range
@@ -65,4 +66,14 @@ def give_row_ids(state: State, table_id: str, entries: Sequence[Entry]) -> None:
             entry.row_id_max = max(entry.row_id_max, last)
         given = True
     if given:
-        state.row_ids_given.add(table_id)
+        table.next_row_id = source.next_row_id
+        state.row_ids_given |= {table_id, source.meta.table_id}
+
+
+def _source_of_ids(state: State, table: TableState) -> TableState:
+    """The table whose counter gives ids: forks of one table have one, so that no two rows of them get the same."""
+    root = state.tables.get(keys.uuid_text(state.home_of(table.raw_id)))
+    if root is None:  # it was dropped
+        return table
+    root.next_row_id = max(root.next_row_id, table.next_row_id)
+    return root

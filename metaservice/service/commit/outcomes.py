@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from metaservice.core import limits
 from metaservice.core.commit.rebase import Author
 from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, end
-from metaservice.core.table.model import Advice, Change, Conflict, Footprint, Operation, TableCommit
+from metaservice.core.table.model import Advice, Change, Conflict, Footprint, Live, Operation, TableCommit
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import TableState
 from metaservice.store import keys
 from metaservice.store.external_files import end_import, put_import
+from metaservice.store.records.branches import Fork, encode_declared
 from metaservice.store.records.row_facts import encode_rows
 from metaservice.store.records.tables import encode_added, encode_commit, encode_live, join_chunk
 
@@ -80,13 +82,7 @@ class Outcomes:
             table.idle = table.idle.after(commit.version)
             batch.put(keys.idle_key(raw, commit.version), keys.encode_version(table.idle.logical))
         for live in commit.removed:
-            entry = live.entry
-            batch.delete(keys.live_key(raw, entry.partition, entry.bucket, entry.path))
-            past = keys.past_key(raw, commit.version, entry.partition, entry.bucket, entry.path)
-            batch.put(past, encode_live(live, commit.version))
-            batch.put(keys.span_key(raw, live.added, commit.version, entry.partition, entry.bucket, entry.path), b"")
-            if entry.external:
-                end_import(batch, raw, live)
+            self._take_out(table, live, commit.version)
         for live, encoded in zip(commit.added, added, strict=True):
             entry = live.entry
             batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encoded)
@@ -94,13 +90,47 @@ class Outcomes:
                 put_import(batch, raw, live)
             if entry.content:
                 state.keep_content(raw, entry)
-        inlined = table.inlined.after(commit.added, commit.removed, commit.time_us)
+        inlined = table.inlined.after(commit.added, _own(table, commit.removed), commit.time_us)
         if inlined is not table.inlined:
             state.count_inlined(table, inlined)
         for app_id, version in commit.change.app_versions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
         if commit.change.operation is Operation.RESTORE:
             state.mark_restored(table, commit.added)
+        if table.fork is not None:
+            self._note_for_base(table, table.fork, commit)
+
+    def _take_out(self, table: TableState, live: Live, version: int) -> None:
+        batch, raw, entry = self._decider.state.batch, table.raw_id, live.entry
+        live_key = keys.live_key(raw, entry.partition, entry.bucket, entry.path)
+        batch.delete(live_key)
+        past = keys.past_key(raw, version, entry.partition, entry.bucket, entry.path)
+        batch.put(past, encode_live(live, version))
+        batch.put(keys.span_key(raw, live.added, version, entry.partition, entry.bucket, entry.path), b"")
+        if table.fork is not None and live.added <= table.fork.version:
+            batch.put(keys.mask_of_live(live_key), b"")
+        if entry.external:
+            end_import(batch, raw, live)
+
+    def _note_for_base(self, table: TableState, fork: Fork, commit: TableCommit) -> None:
+        """What a commit to a fork says of its base: what a merge needs, and files that it restored from there."""
+        if fork.branch and commit.change.logical:
+            declared = keys.declared_key(table.raw_id, commit.version)
+            self._decider.state.batch.put(declared, encode_declared(commit.change))
+        if commit.change.operation is Operation.RESTORE:
+            self._hold_base(table, fork, commit)
+
+    def _hold_base(self, table: TableState, fork: Fork, commit: TableCommit) -> None:
+        """Keeps the files that a fork restores from before it began: they are the base's."""
+        restored = commit.change.restore_version
+        if restored > fork.version:
+            return
+        for live in commit.added:
+            entry = live.entry
+            mask = keys.mask_of_live(keys.live_key(table.raw_id, entry.partition, entry.bucket, entry.path))
+            self._decider.state.batch.put(mask, b"")
+        if restored < fork.version and restored not in fork.holds:
+            self._decider.state.put_fork(replace(fork, holds=(*fork.holds, restored)))
 
     def advance(self, commit: TableCommit) -> None:
         """The table as the next decision sees it."""
@@ -115,6 +145,12 @@ class Outcomes:
         state.remember(table, commit.footprint)
         table.blocks.add(commit.footprint, commit.change.key_sets, table.meta)
         state.changed.add(commit.change.table_id)
+
+
+def _own(table: TableState, removed: list[Live]) -> list[Live]:
+    """Without what a fork has of its base: it counts what it has itself."""
+    fork = table.fork
+    return removed if fork is None else [live for live in removed if live.added > fork.version]
 
 
 def nothing_new(table: TableState, change: Change, author: Author) -> TableCommit:

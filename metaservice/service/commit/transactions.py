@@ -27,7 +27,6 @@ from metaservice.core.commit.transaction import (
 )
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
-from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
@@ -44,6 +43,7 @@ from metaservice.service.retention.marks import apply_moves, check_moves
 from metaservice.store import keys
 
 COLUMN_DEFAULTS: Final = "column_defaults"
+FORKS: Final = "forks"
 ADDS_ROWS: Final = frozenset({Operation.INSERT, Operation.OVERWRITE, Operation.MERGE, Operation.CUSTOM})
 
 
@@ -125,8 +125,8 @@ class Transactions:
         state = self._state
         table = state.get_table(intent.table_id)
         meta = table.meta
-        if meta.features or meta.has_defaults:
-            _check_features(meta, intent.operation, request.features)
+        if meta.features or meta.has_defaults or table.fork is not None:
+            _check_features(table, intent.operation, request.features)
         read = table.head if intent.read_version is None else intent.read_version
         if read > table.head:
             raise invalid("READ_VERSION_IN_FUTURE", read=read, head=table.head)
@@ -294,7 +294,7 @@ class Transactions:
     def _applied(self, table: TableState, change: Change) -> bool:
         self._state.flush()
         for app_id, version in change.app_versions:
-            raw = self._state.store.get(keys.app_key(table.raw_id, app_id))
+            raw = self._state.app_version(table.meta.table_id, app_id)
             if raw is None or keys.decode_version(raw) < version:
                 return False
         return True
@@ -385,8 +385,8 @@ class Transactions:
         refuse_live(self._state, request.txn_id, table_id, request.entries)
         refuse_inlined(self._state, table_id, request.entries, self._inlined_bytes_max)
         meta = table.meta
-        if meta.features or meta.has_defaults:
-            _check_features(meta, Operation.INSERT, request.features)
+        if meta.features or meta.has_defaults or table.fork is not None:
+            _check_features(table, Operation.INSERT, request.features)
         head = table.head
         txn = Txn(
             request.txn_id,
@@ -468,10 +468,13 @@ class Transactions:
             raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full: make room")
 
 
-def _check_features(meta: TableMeta, operation: Operation, known: frozenset[str]) -> None:
+def _check_features(table: TableState, operation: Operation, known: frozenset[str]) -> None:
     """Refuses a client that doesn't know a feature of the table, or would write NULL in place of defaults."""
+    meta = table.meta
     lacking = {name for name in meta.features - known if not name.startswith("test_")}
     if meta.has_defaults and operation in ADDS_ROWS and COLUMN_DEFAULTS not in known:
         lacking.add(COLUMN_DEFAULTS)
+    if table.fork is not None and operation is not Operation.ALTER and FORKS not in known:
+        lacking.add(FORKS)
     if lacking:
         raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks=", ".join(sorted(lacking)))

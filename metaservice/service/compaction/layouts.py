@@ -240,7 +240,7 @@ class Layouts:
             for partition in list(layout.guesses):
                 look(partition)
             return
-        cursor, order = self._decider.state.store.cursor(), layout.policy.options.row_order
+        cursor, order = self._decider.state.records.cursor(), layout.policy.options.row_order
         for place, buckets in enumerate(scan_partitions(cursor, table.raw_id, order, layout.version), start=1):
             if buckets[0].partition in layout.guesses:
                 self._plan(layout, buckets)
@@ -249,7 +249,7 @@ class Layouts:
         layout.guesses.clear()  # what is left is empty by now
 
     def _looking(self, layout: Layout, table: TableView) -> Callable[[str], None]:
-        cursor = self._decider.state.store.cursor()
+        cursor = self._decider.state.records.cursor()
         return lambda partition: self._look_again(layout, table, cursor, partition, set(), layout.version)
 
     def _refresh(self, table: TableView, now_us: int) -> Layout:
@@ -260,7 +260,7 @@ class Layouts:
             layout = self._layouts[meta.table_id] = Layout(meta, policy_of(meta))
         with layout.lock:
             layout.meta = meta
-            version, cursor = table.head, self._decider.state.store.cursor()
+            version, cursor = table.head, self._decider.state.records.cursor()
             layout.ages = ages_at(cursor, table, layout.policy, now_us)
             dirty = self._dirty(layout, table, cursor, version)
             if dirty is None:
@@ -333,7 +333,7 @@ class Layouts:
 
     def wanted(self, table: TableView, policy: Policy, partitions: Collection[str], busy: Busy) -> list[TaskPlan]:
         """The plans of a policy for one operation, regardless of thresholds; without partitions all of them."""
-        cursor, version = self._decider.state.store.cursor(), table.head
+        cursor, version = self._decider.state.records.cursor(), table.head
         found: list[TaskPlan] = []
         order = policy.options.row_order
         for partition in partitions or (None,):

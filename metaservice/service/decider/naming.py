@@ -7,6 +7,7 @@ from itertools import islice
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.branches import branch_of, unknown_branch
 from metaservice.core.table.meta import Namespace
 from metaservice.core.table.model import TableCommit
 from metaservice.core.table.types import did_you_mean
@@ -24,6 +25,8 @@ def get_namespace(state: State, name: str) -> Namespace:
 def table_name_in(state: State, table_name: str) -> str:
     """The name with its namespace as stored, which must exist; a bare name is in none."""
     namespace, dot, name = table_name.partition(".")
+    if branch_of(table_name) and state.branches.find(branch_of(table_name)) is None:
+        raise unknown_branch(branch_of(table_name))
     return f"{get_namespace(state, namespace).name}.{name}" if dot else table_name
 
 

@@ -15,7 +15,8 @@ from metaservice.core.table.model import Entry, Footprint, Idle, Live
 from metaservice.core.table.rows import UNKNOWN_WRITTEN, Payloads, Written, written_by
 from metaservice.service.decider.views import TableView
 from metaservice.store import external_files, keys
-from metaservice.store.port import Store, StoreCursor, prefix_end
+from metaservice.store.port import Readable, StoreCursor, prefix_end
+from metaservice.store.records.branches import Fork
 from metaservice.store.records.row_facts import load_rows
 from metaservice.store.records.tables import (
     added_chunks,
@@ -30,7 +31,7 @@ class WinnerFilesCache:
     Each state has one; a rebuilt state begins with an empty one.
     """
 
-    def __init__(self, store: Store, payloads: Payloads) -> None:
+    def __init__(self, store: Readable, payloads: Payloads) -> None:
         self.payloads = payloads
         self._store = store
         self._kept: OrderedDict[tuple[bytes, int], tuple[Written, int]] = OrderedDict()
@@ -60,7 +61,7 @@ class TableState:
     """A table as the decider sees it; readers have a `TableView`.
 
     `oldest` is the horizon: lower versions are kept only if something holds them. There are no commits below `trimmed`;
-    None: that has not been looked up since the start.
+    None: that has not been looked up since the start. `fork`: what it has of another table.
     """
 
     raw_id: bytes
@@ -76,10 +77,11 @@ class TableState:
     trimmed: int | None = 0
     idle: Idle = field(default_factory=Idle)
     inlined: Inlined = field(default_factory=Inlined)
+    fork: Fork | None = None
 
     def view(self) -> TableView:
         """The view for readers, who see it once it is durable; a job's answer can contain it."""
-        return TableView(self.raw_id, self.meta, self.head, self.last_time_us, self.oldest, self.trimmed)
+        return TableView(self.raw_id, self.meta, self.head, self.last_time_us, self.oldest, self.trimmed, self.fork)
 
 
 def live_entries(
@@ -112,7 +114,7 @@ class StoreSnapshots:
     The entries removed since a version are read once for all places, until the head advances.
     """
 
-    store: Store
+    store: Readable
     flush: Callable[[], None]
     written: WinnerFilesCache
     table: TableState

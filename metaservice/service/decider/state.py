@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.branches import Branch
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Live
@@ -31,8 +32,10 @@ from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.decider.usage import Usage, staged_bytes
 from metaservice.service.decider.views import TableView, Views
 from metaservice.store import external_files, formats, index_migrations, keys
+from metaservice.store.forks import ForkedRecords, list_forks
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
+from metaservice.store.records.branches import Fork, decode_branch, encode_fork
 from metaservice.store.records.tables import (
     decode_chunk,
     decode_namespace,
@@ -57,6 +60,9 @@ class State:
         decode: Callable[[bytes], TableMeta] = decode_table,
     ) -> None:
         self.store = store
+        self.forks: dict[bytes, Fork] = {}
+        self.records = ForkedRecords(store, self.forks)  # of tables: what forks have of others, too
+        self.branches: AnyCase[Branch] = AnyCase()
         self.format = formats.FIRST
         self._format_max = format_max
         self.batch = Batch()
@@ -79,7 +85,7 @@ class State:
         self.forgotten_ms = 0
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
-        self.written = WinnerFilesCache(store, payloads)
+        self.written = WinnerFilesCache(self.records, payloads)
         self.pins = PinBook(store.cursor())
         self.marks = MarkBook(store.cursor())
         self.access = AccessBook(store.cursor())
@@ -104,9 +110,15 @@ class State:
         raw_forgotten = cursor.get(keys.FORGOTTEN)
         if raw_forgotten is not None:
             self.forgotten_ms = keys.decode_version(raw_forgotten)
+        self.forks.update(list_forks(cursor))
+        for _, kept in cursor.scan(keys.BRANCHES, prefix_end(keys.BRANCHES)):
+            branch = decode_branch(kept)
+            self.branches[branch.name] = branch
         named = list(cursor.scan(keys.NAMES, prefix_end(keys.NAMES)))
-        loaded = load_tables(self.store, [raw_id for _, raw_id in named], decode)
-        for (key, _), table in zip(named, loaded, strict=True):
+        plain = [raw_id for _, raw_id in named if raw_id not in self.forks]
+        loaded = dict(zip(plain, load_tables(self.store, plain, decode), strict=True))
+        for key, raw_id in named:
+            table = loaded[raw_id] if raw_id in loaded else self.load_table(raw_id)
             self.newest_us = max(self.newest_us, table.last_time_us)
             self.tables[table.meta.table_id] = table
             self.inlined_bytes += table.inlined.size_bytes
@@ -167,7 +179,45 @@ class State:
 
     def load_table(self, raw_id: bytes) -> TableState:
         """A table from the store, live or dropped."""
-        return load_table(self.store.cursor(), raw_id)
+        table = load_table(self.records.cursor(), raw_id)
+        table.fork = self.forks.get(raw_id)
+        return table
+
+    def put_fork(self, fork: Fork) -> None:
+        """Stores a fork, or what it has become."""
+        self.forks[fork.raw_id] = fork
+        self.batch.put(keys.fork_key(fork.raw_id), encode_fork(fork))
+        table = self.tables.get(keys.uuid_text(fork.raw_id))
+        if table is not None:
+            table.fork = fork
+
+    def app_version(self, table_id: str, app_id: str) -> bytes | None:
+        """The record of the highest version that an application wrote. Earlier decisions have been flushed.
+
+        A fork has those of its base, as far as the base took no later one of the application.
+        """
+        raw_id = keys.uuid_bytes(table_id)
+        own, fork = self.store.get(keys.app_key(raw_id, app_id)), self.forks.get(raw_id)
+        if own is not None or fork is None:
+            return own
+        base_id = keys.uuid_text(fork.base)
+        base = self.tables.get(base_id)
+        if base is not None:
+            for version in range(fork.version + 1, base.head + 1):
+                if app_id in self.winner(base, version).app_ids:
+                    facts = {"table_id": table_id, "app_id": app_id, "parent_version": version}
+                    raise MetaError(ErrorKind.STALE, "APP_VERSION_MOVED", **facts)
+        return self.app_version(base_id, app_id)
+
+    def home_of(self, raw_id: bytes) -> bytes:
+        """The table in whose folder a table's files lie."""
+        fork = self.forks.get(raw_id)
+        return raw_id if fork is None else fork.root
+
+    def family_of(self, raw_id: bytes) -> list[bytes]:
+        """The tables whose files lie in a table's folder."""
+        forks = [fork for fork in list(self.forks.values()) if fork.root == raw_id and not fork.is_gone]
+        return [raw_id, *(fork.raw_id for fork in forks)]
 
     def rename(self, table: TableState, name: str) -> None:
         """Renames a table; the old name is free at once."""
@@ -237,7 +287,7 @@ class State:
         self.changed.clear()
 
     def snapshots(self, table: TableState) -> StoreSnapshots:
-        return StoreSnapshots(self.store, self.flush, self.written, table)
+        return StoreSnapshots(self.records, self.flush, self.written, table)
 
     def get_table(self, table_id: str) -> TableState:
         table = self.tables.get(table_id)
@@ -272,6 +322,11 @@ class State:
         self._check_retained(table.meta.table_id, version, self.views.oldest(table))
 
     def _check_retained(self, table_id: str, version: int, oldest: int) -> None:
+        fork = self.forks.get(keys.uuid_bytes(table_id)) if self.forks else None
+        if fork is not None and version < fork.version:  # it is the base's past
+            base = self.views.find(keys.uuid_text(fork.base))
+            if base is not None:
+                oldest = max(oldest, base.oldest)
         if version < oldest and not self.is_held(table_id, version):
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=oldest)
 
@@ -325,6 +380,13 @@ class State:
         if time_ms >= self.forgotten_ms:
             self.forgotten_ms = time_ms + 1
             self.batch.put(keys.FORGOTTEN, keys.encode_version(self.forgotten_ms))
+
+    def note_answered(self, time_us: int) -> None:
+        """From now on no commit gets a time at or below this one."""
+        self.answered_us = max(self.answered_us, time_us)
+        if self.answered_us > self.ceiling_us:
+            self.ceiling_us = self.answered_us + limits.TIME_CEILING_STEP_US
+            self.batch.put(keys.CEILING, keys.encode_version(self.ceiling_us))
 
     def put_txn(self, txn: Txn) -> None:
         if txn.state is TxnState.OPEN and txn.txn_id not in self.open:
@@ -417,7 +479,7 @@ class State:
         """The commits since a version that changed the metadata."""
         self.flush()
         prefix = keys.table_prefix(table.raw_id)
-        for key, _ in self.store.cursor().scan(keys.table_key(table.raw_id, after + 1), prefix_end(prefix)):
+        for key, _ in self.records.cursor().scan(keys.table_key(table.raw_id, after + 1), prefix_end(prefix)):
             yield self.winner(table, keys.decode_version(key[-8:]))
 
     def winner(self, table: TableState, version: int) -> Footprint:
@@ -429,7 +491,8 @@ class State:
     def trimmed(self, table: TableState) -> int:
         """The version below which the table has no commits."""
         if table.trimmed is None:
-            table.trimmed = first_commit(self.store.cursor(), table.raw_id)
+            is_apart = table.fork is not None and table.oldest > table.fork.version
+            table.trimmed = first_commit((self.store if is_apart else self.records).cursor(), table.raw_id)
         return table.trimmed
 
     def find_footprint(self, table_id: str, version: int) -> Footprint | None:
@@ -439,7 +502,7 @@ class State:
 
     def _footprint(self, table: TableState, version: int) -> Footprint:
         self.flush()
-        footprint = load_commit_footprint(self.store.cursor(), table.raw_id, version)
+        footprint = load_commit_footprint(self.records.cursor(), table.raw_id, version)
         if len(table.footprints) < limits.FOOTPRINTS_KEPT:  # else newer ones, which more transactions need, would go
             self.remember(table, footprint)
         return footprint

@@ -6,10 +6,13 @@ The decider has its own `TableState`, which is ahead of the view between a decis
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from metaservice.core.table.meta import TableMeta
 from metaservice.service.decider.names import AnyCase
+from metaservice.store import keys
+from metaservice.store.records.branches import Fork
 
 
 class TableView(NamedTuple):
@@ -17,7 +20,7 @@ class TableView(NamedTuple):
 
     `oldest` is the horizon: lower versions are kept only if something holds them. There are no commits below `trimmed`;
     None: look up the first one.
-    The horizon advances while a reader works: `Views.oldest` has the current one.
+    The horizon advances while a reader works: `Views.oldest` has the current one. `fork`: what it has of another table.
     """
 
     raw_id: bytes
@@ -26,6 +29,22 @@ class TableView(NamedTuple):
     time_us: int
     oldest: int
     trimmed: int | None
+    fork: Fork | None = None
+
+    @property
+    def folder_id(self) -> str:
+        """The table in whose folder its files lie; empty: in its own."""
+        return "" if self.fork is None else keys.uuid_text(self.fork.root)
+
+    @property
+    def base_id(self) -> str:
+        """The table that a fork has its past from; empty: it is none."""
+        return "" if self.fork is None else keys.uuid_text(self.fork.base)
+
+
+def of_fork(meta: TableMeta, table: TableView) -> TableMeta:
+    """Metadata of a table's past, as its own: a fork has it from another table."""
+    return meta if table.fork is None else replace(meta, table_id=table.meta.table_id, name=table.meta.name)
 
 
 class Views:

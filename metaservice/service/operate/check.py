@@ -33,6 +33,7 @@ from metaservice.service.operate.replay import (
 from metaservice.store import keys
 from metaservice.store.commit_log import LoggedCommit, entries_of
 from metaservice.store.external_files import IMPORTS
+from metaservice.store.forks import ForkedCursor, list_forks
 from metaservice.store.index_migrations import PAST
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_table
@@ -56,7 +57,8 @@ class StoreCheck:
     """One run. `pause` is called every few hundred entries, to yield the processor."""
 
     def __init__(self, cursor: StoreCursor, pause: Callable[[], None]) -> None:
-        self._cursor = cursor
+        self._forks = list_forks(cursor)
+        self._cursor = ForkedCursor(cursor, self._forks)
         self._pause = pause
         self._spans_kept = cursor.get(keys.upkeep_key(PAST)) is not None  # else it was never opened by this release
         self._imports_kept = cursor.get(keys.upkeep_key(IMPORTS)) is not None
@@ -149,7 +151,8 @@ class StoreCheck:
             yield from self._spans(raw_id, name)
         if self._imports_kept:
             yield from record_checks.check_imports(self._cursor, raw_id, self._problem, self._count)
-        yield from record_checks.check_inlined(self._cursor, raw_id, self._problem, self._count)
+        own_from = self._own_from(raw_id)
+        yield from record_checks.check_inlined(self._cursor, raw_id, own_from, self._problem, self._count)
 
     def _spans(self, raw_id: bytes, name: str) -> Iterator[None]:
         """Checks that removed entries are indexed by the versions that held them, and nothing else is."""
@@ -188,9 +191,14 @@ class StoreCheck:
             except Exception as error:  # noqa: BLE001 - bytes can be wrong in any way
                 self._problem("RECORD_UNREADABLE", table=name, record="metadata", version=changed, error=error)
                 continue
-            if meta.table_id != name:
+            if meta.table_id != name and changed >= self._own_from(raw_id):
                 self._problem("METADATA_OF_ANOTHER_TABLE", table=name, version=changed, found=meta.table_id)
         return meta, changed
+
+    def _own_from(self, raw_id: bytes) -> int:
+        """The version from which a table's records are its own: those below a fork's base are another table's."""
+        fork = self._forks.get(raw_id)
+        return 0 if fork is None else fork.version
 
     def _log(self, raw_id: bytes, name: str, kept: Kept) -> Iterator[None]:
         """Checks that versions have no gaps, times increase, chunks are complete and counters correct."""
@@ -199,7 +207,7 @@ class StoreCheck:
             for key, raw in self._scan(keys.times_prefix(raw_id))
         )
         chunks = Beside(keys.split_chunk(key) for key, _ in self._scan(keys.chunks_prefix(raw_id)))
-        last_us = NOT_KNOWN
+        last_us, last_txn = NOT_KNOWN, ""  # a merge makes several commits at one time
         for version, commit in list_commits(self._cursor, raw_id):
             if self._count():
                 yield
@@ -213,10 +221,10 @@ class StoreCheck:
                 self._problem("RECORD_UNREADABLE", table=name, record="commit", version=version, error=commit)
                 continue
             self._commit(raw_id, name, version, commit)
-            if commit.time_us <= last_us:
+            if commit.time_us <= last_us and not (commit.time_us == last_us and commit.txn_id == last_txn):
                 self._problem("TIME_GOES_BACK", table=name, version=version, time_us=commit.time_us, last_us=last_us)
-            last_us = max(last_us, commit.time_us)
-            self._beside(name, version, commit, times, chunks, first=first)
+            last_us, last_txn = max(last_us, commit.time_us), commit.txn_id
+            self._beside(raw_id, version, commit, times, chunks, first=first)
             kept.bury(version, commit.removed)
             if commit.chunks:
                 kept.chunked.add(version)
@@ -226,13 +234,16 @@ class StoreCheck:
             self._problem("LOG_CUT_SHORT", table=name, head=kept.head)
 
     def _beside(
-        self, name: str, version: int, commit: LoggedCommit, times: Beside, chunks: Beside, *, first: bool
+        self, raw_id: bytes, version: int, commit: LoggedCommit, times: Beside, chunks: Beside, *, first: bool
     ) -> None:
         """Checks the records that belong to a commit: its time, and its entries if they are many."""
+        name = _text(raw_id)
         first = first and version > 0  # only then there may be something older
         if times.skip_to(commit.time_us) and not first:
             self._problem("TIME_WITHOUT_COMMIT", table=name, before_version=version)
-        if times.take(commit.time_us) != [version]:
+        times.take(commit.time_us)
+        timed = self._cursor.get(keys.time_key(raw_id, commit.time_us))  # of commits of one time it has the last one
+        if timed is None or keys.decode_version(timed) < version:
             self._problem("TIME_NOT_FOUND", table=name, version=version, time_us=commit.time_us)
         if chunks.skip_to(version) and not first:
             self._problem("CHUNKS_WITHOUT_COMMIT", table=name, before_version=version)
@@ -256,7 +267,7 @@ class StoreCheck:
         for app_id in commit.app_ids:
             if self._cursor.get(keys.app_key(raw_id, app_id)) is None:
                 self._problem("APPLICATION_ID_MISSING", table=name, version=version, app_id=app_id)
-        txn = self._find_txn(commit.txn_id)
+        txn = self._find_txn(commit.txn_id) if version > self._own_from(raw_id) or not version else None
         if txn is not None and (name, version) not in {(outcome.table_id, outcome.version) for outcome in txn.outcomes}:
             self._problem("TRANSACTION_DISAGREES", table=name, version=version, txn_id=commit.txn_id)
 

@@ -34,9 +34,9 @@ Count = Callable[[], bool]
 
 
 def check_inlined(
-    cursor: StoreCursor, raw_id: bytes, problem: Callable[..., None], count: Callable[[], bool]
+    cursor: StoreCursor, raw_id: bytes, own_from: int, problem: Callable[..., None], count: Callable[[], bool]
 ) -> Iterator[None]:
-    """Tables that never had inlined rows are not read again."""
+    """Tables that never had inlined rows are not read again. A fork counts what it added after its base."""
     counted = cursor.get(keys.inlined_count_key(raw_id))
     prefix = keys.inlined_prefix(raw_id)
     if counted is None and next(iter(cursor.scan(prefix, prefix_end(prefix))), None) is None:
@@ -53,7 +53,7 @@ def check_inlined(
                     added=indexed.added,
                     removed=indexed.removed,
                 )
-            if not indexed.removed:
+            if not indexed.removed and (indexed.added > own_from or not own_from):
                 rows += indexed.entry.rows
                 size_bytes += indexed.entry.size_bytes
         if count():

@@ -26,13 +26,13 @@ class Planning:
         self._answers = AnswerMemory()
 
     def scan(self, table: TableView, wanted: Wanted) -> Scan:
-        cursor = self._decider.state.store.cursor()
+        cursor = self._decider.state.records.cursor()
         self._decider.state.check_readable(table, wanted.version)
         return Scan(table, cursor, wanted, self._memory, self._answers)
 
     def _since(self, table: TableView, version: int) -> StoreCursor:
         """An increment needs every commit after its begin: a version that only a pin holds is not enough."""
-        cursor = self._decider.state.store.cursor()
+        cursor = self._decider.state.records.cursor()
         oldest = self._decider.state.views.oldest(table)
         if version < oldest:
             raise MetaError(
@@ -49,7 +49,7 @@ class Planning:
         if not 0 <= count <= limits.COMMITS_AGO_MAX:
             raise invalid("COMMITS_AGO_INVALID", asked=count, most=limits.COMMITS_AGO_MAX)
         head = table.head
-        cursor = self._decider.state.store.cursor()
+        cursor = self._decider.state.records.cursor()
         version = logical_before(cursor, table.raw_id, head, count)
         self._decider.state.check_readable(table, version)
         return Resolved(version, self._reads.commit(table, version).footprint.time_us)

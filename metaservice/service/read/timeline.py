@@ -75,7 +75,7 @@ class Timeline:
         holds is answered when it alone is asked for.
         """
         state = self._decider.state
-        cursor = state.store.cursor()
+        cursor = state.records.cursor()
         oldest = state.views.oldest(table)
         if below is not None and below < oldest:
             raise _retired(below, oldest)
@@ -99,7 +99,7 @@ class Timeline:
 
     def follow(self, table: TableView, after: int, to: int) -> Iterator[CommitSummary]:
         """The commits in (after, to], in order, without gaps; `to` is durable."""
-        cursor = self._decider.state.store.cursor()
+        cursor = self._decider.state.records.cursor()
         start, end = keys.commit_key(table.raw_id, after + 1), keys.commit_key(table.raw_id, to + 1)
         for _, raw in cursor.scan(start, end):
             summary = decode_summary(raw)
@@ -112,7 +112,7 @@ class Timeline:
 
     def check_kept(self, table: TableView, version: int) -> None:
         """Raises GONE if the commit is no longer kept."""
-        store = self._decider.state.store
+        store = self._decider.state.records
         if version > table.head or store.get(keys.commit_key(table.raw_id, version)) is not None:
             return
         start = keys.commit_key(table.raw_id, version)
@@ -124,7 +124,7 @@ class Timeline:
         """On the decider's thread: when it is answered, everything that the cursor sees is durable."""
         state = self._decider.state
         state.flush()
-        return state.store.cursor()
+        return state.records.cursor()
 
 
 def _has(properties: Mapping[str, str], name: str, value: str) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.table.model import Operation
 from metaservice.service.decider.state import State
+from metaservice.store import keys
+from metaservice.store.records.branches import Fork
 
 Held = Mapping[str, list[int]]
 
@@ -22,9 +24,25 @@ def who_holds(state: State) -> Held:
             found.setdefault(table_id, set()).add(version)
     for tag in state.marks.tags.values():
         found.setdefault(tag.table_id, set()).add(tag.version)
+    for fork in state.forks.values():
+        if not fork.is_gone:
+            found.setdefault(keys.uuid_text(fork.base), set()).update((fork.version, *fork.holds))
     for table_id, version in state.tasks.held():
         found.setdefault(table_id, set()).add(version)
+    for fork in state.forks.values():
+        _hold_bases(state, found, fork)
     return {table_id: sorted(versions) for table_id, versions in found.items()}
+
+
+def _hold_bases(state: State, found: dict[str, set[int]], fork: Fork) -> None:
+    """What is held of a fork's past from before it began is its base's."""
+    held = found.get(keys.uuid_text(fork.raw_id), ())
+    of_base = {version for version in held if version <= fork.version}
+    if of_base:
+        found.setdefault(keys.uuid_text(fork.base), set()).update(of_base)
+        above = state.forks.get(fork.base)
+        if above is not None:
+            _hold_bases(state, found, above)
 
 
 def tables_restoring(state: State) -> frozenset[str]:

@@ -19,7 +19,7 @@ Rounds use the wall clock. None runs while the clock is not trusted, or shortly 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from metaservice.core import limits
@@ -100,6 +100,7 @@ class Housekeeping:
         self._progress: dict[str, TableProgress] = {}
         self._restoring: frozenset[str] | None = None
         self._outcomes_from = keys.TRANSACTIONS
+        self._branched_us: int | None = None  # since when a branch needs all versions
         self._drops_wait: dict[tuple[bytes, bytes], int] = {}
 
     @property
@@ -178,6 +179,8 @@ class Housekeeping:
 
     def _move_horizons(self, now_us: int) -> Steps:
         moved = False
+        branches = self._state.branches.values()
+        self._branched_us = min((branch.time_us for branch in branches), default=None)  # later ones begin later
         for table_id in list(self._state.tables):
             table, view = self._state.tables.get(table_id), self._state.views.find(table_id)
             self._room -= 1
@@ -195,12 +198,17 @@ class Housekeeping:
         if progress.retain_us == retain and now_us < progress.still_us:
             return False
         self._room -= 1
-        cursor = self._state.store.cursor()
+        state, cursor = self._state, self._state.records.cursor()
+        if table.fork is not None and table.fork.branch:
+            return False  # a merge takes the commits since the branch began, however long ago
         times, since = keys.times_prefix(table.raw_id), keys.time_key(table.raw_id, max(now_us - retain, -1) + 1)
         current = next(iter(cursor.scan_back(times, since)), None)
         later = next(iter(cursor.scan(since, prefix_end(times))), None)
         oldest = min(keys.decode_version(current[1]), view.head) if current is not None else 0
-        state = self._state
+        branched_us = self._branched_us
+        if branched_us is not None and branched_us < now_us - retain:
+            current = next(iter(cursor.scan_back(times, keys.time_key(table.raw_id, branched_us + 1))), None)
+            oldest, later = min(oldest, keys.decode_version(current[1]) if current is not None else oldest), None
         wanted = state.marks.held_from(table.meta.table_id, now_us, state.history.epoch)
         if wanted is not None and wanted < oldest:
             oldest, later = wanted, None  # it goes on with the cursor, whenever that is
@@ -246,6 +254,9 @@ class Housekeeping:
                         forget_import(self._state.batch, raw, live)
                     span = keys.span_key(raw, live.added, removed, entry.partition, entry.bucket, entry.path)
                     self._state.batch.delete(span)
+                    if self._is_of_base(raw, entry):
+                        self._state.batch.delete(key)
+                        continue
                     self._bury(raw, key, entry, now_us, marked=marked)
             yield
         progress.swept = horizon
@@ -276,7 +287,15 @@ class Housekeeping:
         if entry.inlined:
             self._state.batch.delete(keys.inlined_key(raw, entry.path))
         elif not entry.external:
-            self._state.batch.put(keys.purgeable_key(raw, entry.path), keys.encode_version(max(now_us, 0)))
+            home = self._state.home_of(raw)
+            self._state.batch.put(keys.purgeable_key(home, entry.path), keys.encode_version(max(now_us, 0)))
+
+    def _is_of_base(self, raw: bytes, entry: Entry) -> bool:
+        """Whether the file of a fork's entry is one that its base had."""
+        if raw not in self._state.forks:
+            return False
+        mask = keys.mask_of_live(keys.live_key(raw, entry.partition, entry.bucket, entry.path))
+        return self._state.store.get(mask) is not None
 
     # -- dropped tables ------------------------------------------------------------------------------------------------
 
@@ -298,14 +317,21 @@ class Housekeeping:
         self._room -= 1
         if last is None:
             forget_us = dropped_us + self._forget_after_us()
+            fork = self._state.forks.get(raw)
+            if fork is not None and self._state.branches.find(fork.branch) is not None:
+                return now_us + self._forget_after_us()  # the table stays dropped on its branch
             if forget_us <= now_us:
                 self._state.batch.delete(keys.dropped_key(raw))
+                if self._state.forks.pop(raw, None) is not None:
+                    self._state.batch.delete(keys.fork_key(raw))
             return forget_us
         if self._state.is_purge_begun(raw):
             yield from self._purge_entries(raw, now_us)
             return 0
-        meta = decode_table(last[1])
-        purge_us = dropped_us + retain_us(meta.properties)
+        meta, fork = decode_table(last[1]), self._state.forks.get(raw)
+        if any(raw in (other.base, other.root) and not other.is_gone for other in self._state.forks.values()):
+            return 0  # they have its entries, or files in its folder
+        purge_us = dropped_us + (0 if fork is not None and fork.branch else retain_us(meta.properties))
         if purge_us <= now_us and not self._state.pins.held(meta.table_id):
             self._state.batch.put(keys.drop_begun_key(raw), b"")  # the next round finds it durable
             self._state.marks.forget(meta.table_id)
@@ -319,12 +345,20 @@ class Housekeeping:
                     self._state.batch.delete(key)
                     if live.entry.external:
                         forget_import(self._state.batch, raw, live)
-                    self._list(raw, live.entry, now_us)
+                    if not (self._is_of_base(raw, live.entry) or self._is_of_parent(raw, live.added)):
+                        self._list(raw, live.entry, now_us)
                 yield
         for prefix in keys.record_prefixes(raw):
             yield from self._delete(prefix, prefix_end(prefix))
         yield from self._delete(keys.table_prefix(raw), prefix_end(keys.table_prefix(raw)))
         self._state.batch.delete(keys.drop_begun_key(raw))
+        if raw in self._state.forks:
+            self._state.put_fork(replace(self._state.forks[raw], is_gone=True))
+
+    def _is_of_parent(self, raw: bytes, added: int) -> bool:
+        """Whether the files that a version of a fork added are its parent's since a merge."""
+        fork = self._state.forks.get(raw)
+        return fork is not None and fork.is_merged and added not in fork.left_out
 
     def _delete(self, start: bytes, end: bytes) -> Steps:
         for page in self._pages(start, end):

@@ -94,7 +94,7 @@ class Sweeping:
             is_over = txn.state is not TxnState.OPEN and txn.end_us <= by_us and not _is_staged(cursor, key[1:])
             unsettled = unsettled or not is_over
             if is_over and (txn.state is not TxnState.COMMITTED or SHARES_FOLDER in txn.properties):
-                page.folders += [(table_id, txn.txn_id) for table_id in txn.tables]
+                page.folders += [(self._home_of(table_id), txn.txn_id) for table_id in txn.tables]
             if not unsettled:
                 page.settled = txn.txn_id
             if len(page.folders) >= count or looked >= limits.PAGE_SCAN_MAX:
@@ -114,6 +114,9 @@ class Sweeping:
                 page.following = SweepPlace(table_id=keys.uuid_text(raw))
                 return
 
+    def _home_of(self, table_id: str) -> str:
+        return keys.uuid_text(self._decider.state.home_of(keys.uuid_bytes(table_id)))
+
     def confirm(self, settled: str) -> None:
         """Confirms a sweep. Runs on the decider's thread."""
         state, raw = self._decider.state, keys.uuid_bytes(settled)
@@ -131,11 +134,12 @@ class Sweeping:
 
     def check_paths(self, table_id: str, paths: Sequence[str]) -> tuple[list[str], list[str]]:
         """The paths that are needed, and those on the purge list."""
-        raw = keys.uuid_bytes(table_id)
+        raw = self._decider.state.home_of(keys.uuid_bytes(table_id))
         held = self._decider.call(lambda: self._held(raw, paths))
         cursor = self._decider.state.store.cursor()  # after it: what was open a moment ago is held, or in the index
         left = set(paths) - held
-        needed = held.union(_indexed(cursor, raw, left), find_named(cursor, raw, left))
+        family = self._decider.state.family_of(raw)
+        needed = held.union(_indexed(cursor, family, left), find_named(cursor, raw, left))
         listed = [path for path in left - needed if cursor.get(keys.purgeable_key(raw, path)) is not None]
         return sorted(needed), sorted(listed)
 
@@ -192,14 +196,15 @@ def _is_gone(cursor: StoreCursor, raw: bytes) -> bool:
     return cursor.get(keys.dropped_key(raw)) is not None and not _any(cursor, keys.table_prefix(raw))
 
 
-def _indexed(cursor: StoreCursor, raw: bytes, paths: set[str]) -> Iterator[str]:
-    """The paths that an entry names, live or past."""
+def _indexed(cursor: StoreCursor, tables: Sequence[bytes], paths: set[str]) -> Iterator[str]:
+    """The paths that an entry of the tables names, live or past."""
     if not paths:
         return
-    live = (keys.path_of_live(key) for key, _ in _scan(cursor, keys.live_prefix(raw)))
-    past = (keys.path_of_past(key) for key, _ in _scan(cursor, keys.past_prefix(raw)))
-    for entries in (live, past):
-        yield from (path for path in entries if path in paths)
+    for raw in tables:
+        live = (keys.path_of_live(key) for key, _ in _scan(cursor, keys.live_prefix(raw)))
+        past = (keys.path_of_past(key) for key, _ in _scan(cursor, keys.past_prefix(raw)))
+        for entries in (live, past):
+            yield from (path for path in entries if path in paths)
 
 
 def _scan(cursor: StoreCursor, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

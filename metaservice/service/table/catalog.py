@@ -9,15 +9,17 @@ from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.transaction import Txn, txn_time_ms
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.branches import check_same_branch
 from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
-from metaservice.service.commit.transactions import COLUMN_DEFAULTS, Transactions
+from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.forking import find_table
 from metaservice.service.decider.naming import check_free, table_name_in
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
@@ -58,7 +60,7 @@ class Catalog:
     def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableView, bool]:
         """Returns the table, and whether this request created it."""
         state = self._decider.state
-        there = state.names.find(meta.name)
+        there = self._find(meta.name)
         known = meta.table_id in state.tables
         if mode is Mode.CREATE or there is None or known:
             if not known:
@@ -68,10 +70,15 @@ class Catalog:
             self._replace(state.tables[there], meta, principal)
         return state.tables[there].view(), False
 
+    def _find(self, name: str) -> str | None:
+        """The table of that name, which may be one that nobody has asked for on its branch yet."""
+        table = find_table(self._decider.state, name)
+        return None if table is None else table.meta.table_id
+
     def would_make(self, meta: TableMeta, mode: Mode) -> bool:
         """Whether `create_table` would make a table, rather than find one or answer again."""
         state = self._decider.state
-        return meta.table_id not in state.tables and (mode is Mode.CREATE or state.names.find(meta.name) is None)
+        return meta.table_id not in state.tables and (mode is Mode.CREATE or self._find(meta.name) is None)
 
     def create(self, meta: TableMeta, principal: Principal) -> TableState:
         """Creates version 0 of a table; the same request again gets the same table."""
@@ -121,7 +128,7 @@ class Catalog:
     def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableView, bool]:
         """The answer that `create_table` would give; changes nothing."""
         state = self._decider.state
-        there = state.names.find(meta.name)
+        there = self._find(meta.name)
         if mode is Mode.CREATE or there is None:
             check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
             meta = self._checked(meta)
@@ -157,7 +164,7 @@ class Catalog:
         table_id = table.meta.table_id
         intent = Intent(table_id, Operation.OVERWRITE)
         begin = Begin(
-            wanted.table_id, (intent,), principal, "", digest, features=table.meta.features | {COLUMN_DEFAULTS}
+            wanted.table_id, (intent,), principal, "", digest, features=table.meta.features | {COLUMN_DEFAULTS, FORKS}
         )
         alteration = Alteration(replacement=replacement)
         change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)
@@ -191,6 +198,7 @@ class Catalog:
         """The alteration with a free name, and its namespace as stored."""
         if alteration.name is None:
             return alteration
+        check_same_branch(self._decider.state.get_table(table_id).meta.name, alteration.name)
         name = table_name_in(self._decider.state, alteration.name)
         check_free(self._decider.state, name, table_id)
         return replace(alteration, name=name)

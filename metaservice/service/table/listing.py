@@ -9,11 +9,12 @@ from itertools import islice
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.branches import branch_of
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.properties import integer_property
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.views import TableView
+from metaservice.service.decider.views import TableView, of_fork
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_table
@@ -47,7 +48,7 @@ class Tables:
         state = self._decider.state
         prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
         shown = (name for name in state.views.names() if name > after and name.startswith(prefix))
-        names = nsmallest(count, (name for name in shown if not is_unborn(name)))
+        names = nsmallest(count, (name for name in shown if not is_unborn(name) and not branch_of(name)))
         found = [(name, state.views.find_by_name(name)) for name in names]
         live = [(name, table) for name, table in found if table is not None]
         return live, names[-1] if len(names) == count else ""
@@ -60,7 +61,7 @@ class Tables:
         found: list[Dropped] = []
         last = b""
         seen = 0
-        for key, raw in islice(state.store.cursor().scan(start, prefix_end(keys.DROPPED)), limits.PAGE_SIZE_MAX * 10):
+        for key, raw in islice(state.records.cursor().scan(start, prefix_end(keys.DROPPED)), limits.PAGE_SIZE_MAX * 10):
             seen += 1
             last = key[len(keys.DROPPED) :]
             dropped = self.find_dropped(last, raw)
@@ -79,7 +80,7 @@ class Tables:
         prefix = keys.table_prefix(raw_id)
         if (
             state.is_purge_begun(raw_id)
-            or next(iter(state.store.cursor().scan(prefix, prefix_end(prefix))), None) is None
+            or next(iter(state.records.cursor().scan(prefix, prefix_end(prefix))), None) is None
         ):
             return None
         return Dropped(state.load_table(raw_id).view(), keys.decode_version(raw[:8]))
@@ -103,7 +104,7 @@ class Tables:
         newest = table.meta.schema_version
         if not 1 <= schema_version <= newest:
             raise invalid("SCHEMA_VERSION_INVALID", asked=schema_version, newest=newest)
-        cursor = self._decider.state.store.cursor()
+        cursor = self._decider.state.records.cursor()
         for _, meta in _schemas(cursor, table, schema_version):
             if meta.schema_version == schema_version:
                 return meta
@@ -112,7 +113,7 @@ class Tables:
     def list_schemas(self, table: TableView, after: int, count: int) -> list[tuple[int, TableMeta]]:
         """Each schema version with the version that introduced it, oldest first."""
         newest = table.meta.schema_version
-        cursor = self._decider.state.store.cursor()
+        cursor = self._decider.state.records.cursor()
         found = (schema for schema in _schemas(cursor, table, after + 1) if schema[1].schema_version <= newest)
         return list(islice(found, count))
 
@@ -122,8 +123,8 @@ def _schemas(cursor: StoreCursor, table: TableView, first: int) -> Iterator[tupl
     if first <= 1:
         metas = keys.table_prefix(table.raw_id)
         for _, raw in cursor.scan(metas, prefix_end(metas)):
-            yield 0, decode_table(raw)
+            yield 0, of_fork(decode_table(raw), table)
             break
     prefix = keys.schemas_prefix(table.raw_id)
     for _, raw in cursor.scan(keys.schema_key(table.raw_id, first), prefix_end(prefix)):
-        yield keys.decode_version(raw[:8]), decode_table(raw[8:])
+        yield keys.decode_version(raw[:8]), of_fork(decode_table(raw[8:]), table)

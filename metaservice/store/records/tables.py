@@ -267,6 +267,14 @@ def added_chunks(raw: bytes) -> int:
     return pb.CommitRecord.FromString(raw).added_chunks
 
 
+def added_of(raw: bytes, chunks: Iterable[bytes]) -> list[Live]:
+    """The entries that a commit added, by its record and its chunks."""
+    record = pb.CommitRecord.FromString(raw)
+    entries = [*record.added, *(entry for chunk in chunks for entry in pb.ChunkRecord.FromString(chunk).entries)]
+    version = record.version
+    return [Live(entry_from(entry), entry.data_version or version, entry.added or version) for entry in entries]
+
+
 def encode_table(meta: TableMeta) -> bytes:
     return pb.TableRecord(
         table_id=meta.table_id,

@@ -169,6 +169,7 @@ class Table(_message.Message):
     HAS_IMPORTS_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
     DEFINITION_FIELD_NUMBER: _builtins.int
+    FOLDER_ID_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Set by the server."""
     name: _builtins.str
@@ -196,6 +197,10 @@ class Table(_message.Message):
     definition: _builtins.str
     """Set by the server: stands for this definition under this name, see TableIntent. Empty: a service of the release
     before.
+    """
+    folder_id: _builtins.str
+    """Set by the server for a fork, which is a table on a branch or a clone: the table in whose folder its files lie.
+    Empty: in its own.
     """
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
@@ -243,10 +248,11 @@ class Table(_message.Message):
         has_imports: _builtins.bool = ...,
         rules: Global___WriteRules | None = ...,
         definition: _builtins.str = ...,
+        folder_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "drop_time_us", b"drop_time_us", "rules", b"rules", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "definition", b"definition", "drop_time_us", b"drop_time_us", "features", b"features", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "definition", b"definition", "drop_time_us", b"drop_time_us", "features", b"features", "folder_id", b"folder_id", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drop_time_us: _TypeAlias = _typing.Literal["drop_time_us"]  # noqa: Y015
     _WhichOneofArgType__drop_time_us: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us"]  # noqa: Y015
@@ -1588,3 +1594,579 @@ class DropViewResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DropViewResponse: _TypeAlias = DropViewResponse  # noqa: Y015
+
+@_typing.final
+class Branch(_message.Message):
+    """A branch: all tables as the parent showed them at an instant, and what was committed on the branch since. Its tables
+    are named TABLE@BRANCH.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
+    TIME_US_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_US_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    parent: _builtins.str
+    """The branch that it left; empty: the lake itself."""
+    time_us: _builtins.int
+    """The instant at which it left its parent."""
+    comment: _builtins.str
+    """A comment for people."""
+    expire_time_us: _builtins.int
+    """When it ends by itself; 0: never."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """Who made it."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        parent: _builtins.str = ...,
+        time_us: _builtins.int = ...,
+        principal: _common_pb2.Principal | None = ...,
+        comment: _builtins.str = ...,
+        expire_time_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "expire_time_us", b"expire_time_us", "name", b"name", "parent", b"parent", "principal", b"principal", "time_us", b"time_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Branch: _TypeAlias = Branch  # noqa: Y015
+
+@_typing.final
+class BranchTable(_message.Message):
+    """A table on a branch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PARENT_TABLE_ID_FIELD_NUMBER: _builtins.int
+    BASE_VERSION_FIELD_NUMBER: _builtins.int
+    HEAD_VERSION_FIELD_NUMBER: _builtins.int
+    PARENT_HEAD_VERSION_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in the parent."""
+    table_id: _builtins.str
+    """Its id."""
+    parent_table_id: _builtins.str
+    """The parent's table; empty for one that was made on the branch."""
+    base_version: _builtins.int
+    """The parent's version that the table began with."""
+    head_version: _builtins.int
+    """Its newest version."""
+    parent_head_version: _builtins.int
+    """The newest version of the parent's table; absent if the parent has it no more."""
+    dropped: _builtins.bool
+    """Whether it was dropped on the branch."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        table_id: _builtins.str = ...,
+        parent_table_id: _builtins.str = ...,
+        base_version: _builtins.int = ...,
+        head_version: _builtins.int = ...,
+        parent_head_version: _builtins.int | None = ...,
+        dropped: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_parent_head_version", b"_parent_head_version", "parent_head_version", b"parent_head_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_parent_head_version", b"_parent_head_version", "base_version", b"base_version", "dropped", b"dropped", "head_version", b"head_version", "name", b"name", "parent_head_version", b"parent_head_version", "parent_table_id", b"parent_table_id", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__parent_head_version: _TypeAlias = _typing.Literal["parent_head_version"]  # noqa: Y015
+    _WhichOneofArgType__parent_head_version: _TypeAlias = _typing.Literal["_parent_head_version", b"_parent_head_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__parent_head_version) -> _WhichOneofReturnType__parent_head_version | None: ...
+
+Global___BranchTable: _TypeAlias = BranchTable  # noqa: Y015
+
+@_typing.final
+class CreateBranchRequest(_message.Message):
+    """Request of CreateBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """A UUID, chosen by the client: the same request again returns the same answer."""
+    name: _builtins.str
+    """Its name: letters, digits, _ and -."""
+    parent: _builtins.str
+    """The branch that it leaves; empty: the lake itself."""
+    keep_ms: _builtins.int
+    """How long it lives, in milliseconds; 0: 7 days."""
+    comment: _builtins.str
+    """A comment for people."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """The caller."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        parent: _builtins.str = ...,
+        keep_ms: _builtins.int = ...,
+        comment: _builtins.str = ...,
+        principal: _common_pb2.Principal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "keep_ms", b"keep_ms", "name", b"name", "parent", b"parent", "principal", b"principal", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateBranchRequest: _TypeAlias = CreateBranchRequest  # noqa: Y015
+
+@_typing.final
+class CreateBranchResponse(_message.Message):
+    """Answer of CreateBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCH_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def branch(self) -> Global___Branch:
+        """The branch."""
+
+    def __init__(
+        self,
+        *,
+        branch: Global___Branch | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateBranchResponse: _TypeAlias = CreateBranchResponse  # noqa: Y015
+
+@_typing.final
+class ListBranchesRequest(_message.Message):
+    """Request of ListBranches."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """The page's size; 0: the service's choice."""
+    page_token: _builtins.str
+    """From the last answer."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBranchesRequest: _TypeAlias = ListBranchesRequest  # noqa: Y015
+
+@_typing.final
+class ListBranchesResponse(_message.Message):
+    """Answer of ListBranches."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCHES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty at the end."""
+    @_builtins.property
+    def branches(self) -> _containers.RepeatedCompositeFieldContainer[Global___Branch]:
+        """The branches."""
+
+    def __init__(
+        self,
+        *,
+        branches: _abc.Iterable[Global___Branch] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branches", b"branches", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBranchesResponse: _TypeAlias = ListBranchesResponse  # noqa: Y015
+
+@_typing.final
+class GetBranchRequest(_message.Message):
+    """Request of GetBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    page_size: _builtins.int
+    """The page's size; 0: the service's choice."""
+    page_token: _builtins.str
+    """From the last answer."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBranchRequest: _TypeAlias = GetBranchRequest  # noqa: Y015
+
+@_typing.final
+class GetBranchResponse(_message.Message):
+    """Answer of GetBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCH_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty at the end."""
+    @_builtins.property
+    def branch(self) -> Global___Branch:
+        """The branch."""
+
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___BranchTable]:
+        """Its tables, by name. One that nobody looked at on the branch is not among them: it is as the parent's was."""
+
+    def __init__(
+        self,
+        *,
+        branch: Global___Branch | None = ...,
+        tables: _abc.Iterable[Global___BranchTable] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "next_page_token", b"next_page_token", "tables", b"tables"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBranchResponse: _TypeAlias = GetBranchResponse  # noqa: Y015
+
+@_typing.final
+class ExtendBranchRequest(_message.Message):
+    """Request of ExtendBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    keep_ms: _builtins.int
+    """How long it lives from now on, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        keep_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_ms", b"keep_ms", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExtendBranchRequest: _TypeAlias = ExtendBranchRequest  # noqa: Y015
+
+@_typing.final
+class ExtendBranchResponse(_message.Message):
+    """Answer of ExtendBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCH_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def branch(self) -> Global___Branch:
+        """The branch."""
+
+    def __init__(
+        self,
+        *,
+        branch: Global___Branch | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExtendBranchResponse: _TypeAlias = ExtendBranchResponse  # noqa: Y015
+
+@_typing.final
+class DropBranchRequest(_message.Message):
+    """Request of DropBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropBranchRequest: _TypeAlias = DropBranchRequest  # noqa: Y015
+
+@_typing.final
+class DropBranchResponse(_message.Message):
+    """Answer of DropBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DROPPED_FIELD_NUMBER: _builtins.int
+    ENDED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    dropped: _builtins.bool
+    """Whether there was one."""
+    ended_transactions: _builtins.int
+    """Transactions that ended with it."""
+    def __init__(
+        self,
+        *,
+        dropped: _builtins.bool = ...,
+        ended_transactions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "ended_transactions", b"ended_transactions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropBranchResponse: _TypeAlias = DropBranchResponse  # noqa: Y015
+
+@_typing.final
+class MergeBranchRequest(_message.Message):
+    """Request of MergeBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    txn_id: _builtins.str
+    """A UUIDv7, chosen by the client: the id of the transaction. The same request again returns the same answer."""
+    name: _builtins.str
+    """The branch."""
+    keep: _builtins.bool
+    """Keep the branch: it leaves its parent anew, at the merge."""
+    validate_only: _builtins.bool
+    """Answer what a merge would do, and change nothing."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """The caller."""
+
+    def __init__(
+        self,
+        *,
+        txn_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        principal: _common_pb2.Principal | None = ...,
+        keep: _builtins.bool = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep", b"keep", "name", b"name", "principal", b"principal", "txn_id", b"txn_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeBranchRequest: _TypeAlias = MergeBranchRequest  # noqa: Y015
+
+@_typing.final
+class MergedTable(_message.Message):
+    """What a merge does to a table, or why it can't."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    COMMITS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    FAST_FORWARD_FIELD_NUMBER: _builtins.int
+    CONFLICT_FIELD_NUMBER: _builtins.int
+    BRANCH_VERSION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in the parent."""
+    table_id: _builtins.str
+    """The parent's table."""
+    commits: _builtins.int
+    """Commits that the parent gets."""
+    version: _builtins.int
+    """The parent's last version after them."""
+    fast_forward: _builtins.bool
+    """The parent's table was as the branch found it: its commits are appended as they are."""
+    branch_version: _builtins.int
+    """The version on the branch whose commit has the conflict, or can't be merged."""
+    reason: _builtins.str
+    """Why it can't be merged if that is no conflict: a reason as errors have it."""
+    message: _builtins.str
+    """The same for people."""
+    @_builtins.property
+    def conflict(self) -> _common_pb2.Conflict:
+        """The first conflict, of a merge that is refused."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        table_id: _builtins.str = ...,
+        commits: _builtins.int = ...,
+        version: _builtins.int = ...,
+        fast_forward: _builtins.bool = ...,
+        conflict: _common_pb2.Conflict | None = ...,
+        branch_version: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch_version", b"branch_version", "commits", b"commits", "conflict", b"conflict", "fast_forward", b"fast_forward", "message", b"message", "name", b"name", "reason", b"reason", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergedTable: _TypeAlias = MergedTable  # noqa: Y015
+
+@_typing.final
+class MergeBranchResponse(_message.Message):
+    """Answer of MergeBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERGED_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
+    COMMIT_TIME_US_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    merged: _builtins.bool
+    """Whether the branch was merged, or would be."""
+    commit_time_us: _builtins.int
+    """Commit time."""
+    left_out: _builtins.int
+    """Further tables that this answer has no room for."""
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___MergedTable]:
+        """The tables that changed on the branch, by name; those that can't be merged come first."""
+
+    def __init__(
+        self,
+        *,
+        merged: _builtins.bool = ...,
+        tables: _abc.Iterable[Global___MergedTable] | None = ...,
+        commit_time_us: _builtins.int = ...,
+        left_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_us", b"commit_time_us", "left_out", b"left_out", "merged", b"merged", "tables", b"tables"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeBranchResponse: _TypeAlias = MergeBranchResponse  # noqa: Y015
+
+@_typing.final
+class CloneTableRequest(_message.Message):
+    """Request of CloneTable."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """A UUID, chosen by the client: the same request again returns the same answer. It is also the clone's id."""
+    table_id: _builtins.str
+    """The table."""
+    version: _builtins.int
+    """The version that the clone begins with; absent: the newest."""
+    name: _builtins.str
+    """The clone's name."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """The caller."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        table_id: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+        name: _builtins.str = ...,
+        principal: _common_pb2.Principal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "principal", b"principal", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "name", b"name", "principal", b"principal", "request_id", b"request_id", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___CloneTableRequest: _TypeAlias = CloneTableRequest  # noqa: Y015
+
+@_typing.final
+class CloneTableResponse(_message.Message):
+    """Answer of CloneTable."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def table(self) -> Global___Table:
+        """The clone."""
+
+    def __init__(
+        self,
+        *,
+        table: Global___Table | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloneTableResponse: _TypeAlias = CloneTableResponse  # noqa: Y015

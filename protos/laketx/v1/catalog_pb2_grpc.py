@@ -120,6 +120,41 @@ class CatalogServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewResponse.FromString,
                 _registered_method=True)
+        self.CreateBranch = channel.unary_unary(
+                '/laketx.v1.CatalogService/CreateBranch',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchResponse.FromString,
+                _registered_method=True)
+        self.ListBranches = channel.unary_unary(
+                '/laketx.v1.CatalogService/ListBranches',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchesRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchesResponse.FromString,
+                _registered_method=True)
+        self.GetBranch = channel.unary_unary(
+                '/laketx.v1.CatalogService/GetBranch',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetBranchRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetBranchResponse.FromString,
+                _registered_method=True)
+        self.ExtendBranch = channel.unary_unary(
+                '/laketx.v1.CatalogService/ExtendBranch',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ExtendBranchRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ExtendBranchResponse.FromString,
+                _registered_method=True)
+        self.DropBranch = channel.unary_unary(
+                '/laketx.v1.CatalogService/DropBranch',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.FromString,
+                _registered_method=True)
+        self.MergeBranch = channel.unary_unary(
+                '/laketx.v1.CatalogService/MergeBranch',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchResponse.FromString,
+                _registered_method=True)
+        self.CloneTable = channel.unary_unary(
+                '/laketx.v1.CatalogService/CloneTable',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CloneTableRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CloneTableResponse.FromString,
+                _registered_method=True)
 
 
 class CatalogServiceServicer:
@@ -245,6 +280,55 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateBranch(self, request, context):
+        """Makes a branch: every table as its parent shows it now. Nothing is copied.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBranches(self, request, context):
+        """Lists branches by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBranch(self, request, context):
+        """Returns a branch with the tables that were looked at or made on it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExtendBranch(self, request, context):
+        """Sets when a branch ends by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropBranch(self, request, context):
+        """Drops a branch with what was committed on it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MergeBranch(self, request, context):
+        """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloneTable(self, request, context):
+        """Makes a table that begins as another table is at a version. Nothing is copied.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CatalogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -332,6 +416,41 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.DropView,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewResponse.SerializeToString,
+            ),
+            'CreateBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateBranch,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchResponse.SerializeToString,
+            ),
+            'ListBranches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBranches,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchesRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchesResponse.SerializeToString,
+            ),
+            'GetBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBranch,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetBranchRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetBranchResponse.SerializeToString,
+            ),
+            'ExtendBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExtendBranch,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ExtendBranchRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ExtendBranchResponse.SerializeToString,
+            ),
+            'DropBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropBranch,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.SerializeToString,
+            ),
+            'MergeBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.MergeBranch,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchResponse.SerializeToString,
+            ),
+            'CloneTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloneTable,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CloneTableRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CloneTableResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -794,6 +913,195 @@ class CatalogService:
             '/laketx.v1.CatalogService/DropView',
             protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/CreateBranch',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBranches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/ListBranches',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchesRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/GetBranch',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.GetBranchRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.GetBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExtendBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/ExtendBranch',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ExtendBranchRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ExtendBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/DropBranch',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MergeBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/MergeBranch',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloneTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/CloneTable',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.CloneTableRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.CloneTableResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -67,6 +67,20 @@ class CatalogServiceStub:
     """Renames a view, also into another namespace."""
     DropView: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropViewRequest, _catalog_pb2.DropViewResponse]
     """Drops a view."""
+    CreateBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CreateBranchRequest, _catalog_pb2.CreateBranchResponse]
+    """Makes a branch: every table as its parent shows it now. Nothing is copied."""
+    ListBranches: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListBranchesRequest, _catalog_pb2.ListBranchesResponse]
+    """Lists branches by name."""
+    GetBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.GetBranchRequest, _catalog_pb2.GetBranchResponse]
+    """Returns a branch with the tables that were looked at or made on it."""
+    ExtendBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ExtendBranchRequest, _catalog_pb2.ExtendBranchResponse]
+    """Sets when a branch ends by itself."""
+    DropBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropBranchRequest, _catalog_pb2.DropBranchResponse]
+    """Drops a branch with what was committed on it."""
+    MergeBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]
+    """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
+    CloneTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CloneTableRequest, _catalog_pb2.CloneTableResponse]
+    """Makes a table that begins as another table is at a version. Nothing is copied."""
 
 @_typing.type_check_only
 class CatalogServiceAsyncStub(CatalogServiceStub):
@@ -107,6 +121,20 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """Renames a view, also into another namespace."""
     DropView: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropViewRequest, _catalog_pb2.DropViewResponse]  # type: ignore[assignment]
     """Drops a view."""
+    CreateBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CreateBranchRequest, _catalog_pb2.CreateBranchResponse]  # type: ignore[assignment]
+    """Makes a branch: every table as its parent shows it now. Nothing is copied."""
+    ListBranches: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListBranchesRequest, _catalog_pb2.ListBranchesResponse]  # type: ignore[assignment]
+    """Lists branches by name."""
+    GetBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.GetBranchRequest, _catalog_pb2.GetBranchResponse]  # type: ignore[assignment]
+    """Returns a branch with the tables that were looked at or made on it."""
+    ExtendBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ExtendBranchRequest, _catalog_pb2.ExtendBranchResponse]  # type: ignore[assignment]
+    """Sets when a branch ends by itself."""
+    DropBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropBranchRequest, _catalog_pb2.DropBranchResponse]  # type: ignore[assignment]
+    """Drops a branch with what was committed on it."""
+    MergeBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]  # type: ignore[assignment]
+    """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
+    CloneTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CloneTableRequest, _catalog_pb2.CloneTableResponse]  # type: ignore[assignment]
+    """Makes a table that begins as another table is at a version. Nothing is copied."""
 
 class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
     """Creates, finds and alters tables."""
@@ -246,5 +274,61 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.DropViewResponse, _abc.Awaitable[_catalog_pb2.DropViewResponse]]:
         """Drops a view."""
+
+    @_abc_1.abstractmethod
+    def CreateBranch(
+        self,
+        request: _catalog_pb2.CreateBranchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.CreateBranchResponse, _abc.Awaitable[_catalog_pb2.CreateBranchResponse]]:
+        """Makes a branch: every table as its parent shows it now. Nothing is copied."""
+
+    @_abc_1.abstractmethod
+    def ListBranches(
+        self,
+        request: _catalog_pb2.ListBranchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.ListBranchesResponse, _abc.Awaitable[_catalog_pb2.ListBranchesResponse]]:
+        """Lists branches by name."""
+
+    @_abc_1.abstractmethod
+    def GetBranch(
+        self,
+        request: _catalog_pb2.GetBranchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.GetBranchResponse, _abc.Awaitable[_catalog_pb2.GetBranchResponse]]:
+        """Returns a branch with the tables that were looked at or made on it."""
+
+    @_abc_1.abstractmethod
+    def ExtendBranch(
+        self,
+        request: _catalog_pb2.ExtendBranchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.ExtendBranchResponse, _abc.Awaitable[_catalog_pb2.ExtendBranchResponse]]:
+        """Sets when a branch ends by itself."""
+
+    @_abc_1.abstractmethod
+    def DropBranch(
+        self,
+        request: _catalog_pb2.DropBranchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.DropBranchResponse, _abc.Awaitable[_catalog_pb2.DropBranchResponse]]:
+        """Drops a branch with what was committed on it."""
+
+    @_abc_1.abstractmethod
+    def MergeBranch(
+        self,
+        request: _catalog_pb2.MergeBranchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.MergeBranchResponse, _abc.Awaitable[_catalog_pb2.MergeBranchResponse]]:
+        """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
+
+    @_abc_1.abstractmethod
+    def CloneTable(
+        self,
+        request: _catalog_pb2.CloneTableRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.CloneTableResponse, _abc.Awaitable[_catalog_pb2.CloneTableResponse]]:
+        """Makes a table that begins as another table is at a version. Nothing is copied."""
 
 def add_CatalogServiceServicer_to_server(servicer: CatalogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -80,7 +80,10 @@ class Catalog:
 
     def view(self, namespace: str, name: str) -> TableView:
         """The table as it is now."""
-        return TableView(self._lake, first_of(self._lake.client.get_table, namespace, name, NO_TABLE))
+        found = first_of(self._lake.client.get_table, namespace, name, NO_TABLE)
+        if found.folder_id:  # its metadata would lie among that of another table
+            raise RestError(404, NO_TABLE, f"{name} is a clone or a table on a branch, which Iceberg clients don't see")
+        return TableView(self._lake, found)
 
     def load(self, namespace: str, name: str) -> tuple[TableView, Loaded]:
         for _ in range(RETIRED_MAX - 1):

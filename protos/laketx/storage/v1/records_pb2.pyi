@@ -1357,3 +1357,219 @@ class TokenRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TokenRecord: _TypeAlias = TokenRecord  # noqa: Y015
+
+@_typing.final
+class BranchRecord(_message.Message):
+    """A branch, at b NAME."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    BRANCH_ID_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
+    TIME_US_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    EXPIRE_US_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    branch_id: _builtins.str
+    """The id of the request that made it."""
+    parent: _builtins.str
+    """The branch that it left; empty: the lake itself."""
+    time_us: _builtins.int
+    """The instant at which it left its parent."""
+    principal: _builtins.str
+    """The user."""
+    client: _builtins.str
+    """The program."""
+    comment: _builtins.str
+    """A comment for people."""
+    expire_us: _builtins.int
+    """When it ends by itself; 0: never."""
+    digest: _builtins.bytes
+    """Digest of the request."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        branch_id: _builtins.str = ...,
+        parent: _builtins.str = ...,
+        time_us: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        client: _builtins.str = ...,
+        comment: _builtins.str = ...,
+        expire_us: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch_id", b"branch_id", "client", b"client", "comment", b"comment", "digest", b"digest", "expire_us", b"expire_us", "name", b"name", "parent", b"parent", "principal", b"principal", "time_us", b"time_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BranchRecord: _TypeAlias = BranchRecord  # noqa: Y015
+
+@_typing.final
+class ForkRecord(_message.Message):
+    """A fork, at f TABLE."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    TIME_US_FIELD_NUMBER: _builtins.int
+    SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
+    IS_DROPPED_FIELD_NUMBER: _builtins.int
+    IS_MERGED_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    IS_GONE_FIELD_NUMBER: _builtins.int
+    base: _builtins.bytes
+    """The table that it has its past from."""
+    version: _builtins.int
+    """The version up to which it has it."""
+    time_us: _builtins.int
+    """Commit time of that version."""
+    schema_version: _builtins.int
+    """The schema version of that version."""
+    root: _builtins.bytes
+    """The table without a base, in whose folder the files lie."""
+    branch: _builtins.str
+    """The branch; empty: a clone."""
+    is_dropped: _builtins.bool
+    """Whether it was dropped."""
+    is_merged: _builtins.bool
+    """Whether it was merged."""
+    is_gone: _builtins.bool
+    """Whether its other records are purged."""
+    @_builtins.property
+    def holds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Older versions of the base of which it restored files."""
+
+    @_builtins.property
+    def left_out(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of a merged one: the versions whose files no other table has."""
+
+    def __init__(
+        self,
+        *,
+        base: _builtins.bytes = ...,
+        version: _builtins.int = ...,
+        time_us: _builtins.int = ...,
+        schema_version: _builtins.int = ...,
+        root: _builtins.bytes = ...,
+        branch: _builtins.str = ...,
+        holds: _abc.Iterable[_builtins.int] | None = ...,
+        is_dropped: _builtins.bool = ...,
+        is_merged: _builtins.bool = ...,
+        left_out: _abc.Iterable[_builtins.int] | None = ...,
+        is_gone: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "branch", b"branch", "holds", b"holds", "is_dropped", b"is_dropped", "is_gone", b"is_gone", "is_merged", b"is_merged", "left_out", b"left_out", "root", b"root", "schema_version", b"schema_version", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkRecord: _TypeAlias = ForkRecord  # noqa: Y015
+
+@_typing.final
+class AppVersionRecord(_message.Message):
+    """A version that an application wrote."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APP_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    app_id: _builtins.str
+    """The application."""
+    version: _builtins.int
+    """Its version."""
+    def __init__(
+        self,
+        *,
+        app_id: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["app_id", b"app_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppVersionRecord: _TypeAlias = AppVersionRecord  # noqa: Y015
+
+@_typing.final
+class DeclaredRecord(_message.Message):
+    """What a commit on a branch declared, at a TABLE VERSION. What it added is in the log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    READS_FIELD_NUMBER: _builtins.int
+    APP_IDS_READ_FIELD_NUMBER: _builtins.int
+    APP_VERSIONS_FIELD_NUMBER: _builtins.int
+    HAS_SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ALL_FIELD_NUMBER: _builtins.int
+    SCOPE_PARTITIONS_FIELD_NUMBER: _builtins.int
+    SCOPE_WRITTEN_FIELD_NUMBER: _builtins.int
+    OTHERS_READ_FIELD_NUMBER: _builtins.int
+    OTHERS_NO_INSERT_FIELD_NUMBER: _builtins.int
+    OTHERS_CHANGE_DATA_FIELD_NUMBER: _builtins.int
+    RESTORE_VERSION_FIELD_NUMBER: _builtins.int
+    has_scope: _builtins.bool
+    """Whether it covers a part of the table: an OVERWRITE or a TRUNCATE."""
+    scope_all: _builtins.bool
+    """The part covers the whole table."""
+    scope_written: _builtins.bool
+    """The part is what it wrote."""
+    others_read: _builtins.bool
+    """Its transaction read or changed other tables."""
+    others_no_insert: _builtins.bool
+    """Its transaction was no blind INSERT in other tables."""
+    others_change_data: _builtins.bool
+    """Its transaction changed data of other tables."""
+    restore_version: _builtins.int
+    """The version that a RESTORE brought back."""
+    @_builtins.property
+    def reads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Its reads, in the wire's message Read."""
+
+    @_builtins.property
+    def app_ids_read(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The applications whose versions it looked up."""
+
+    @_builtins.property
+    def app_versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppVersionRecord]:
+        """The versions of applications that it wrote."""
+
+    @_builtins.property
+    def scope_partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The partitions that it covers."""
+
+    def __init__(
+        self,
+        *,
+        reads: _abc.Iterable[_builtins.bytes] | None = ...,
+        app_ids_read: _abc.Iterable[_builtins.str] | None = ...,
+        app_versions: _abc.Iterable[Global___AppVersionRecord] | None = ...,
+        has_scope: _builtins.bool = ...,
+        scope_all: _builtins.bool = ...,
+        scope_partitions: _abc.Iterable[_builtins.str] | None = ...,
+        scope_written: _builtins.bool = ...,
+        others_read: _builtins.bool = ...,
+        others_no_insert: _builtins.bool = ...,
+        others_change_data: _builtins.bool = ...,
+        restore_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["app_ids_read", b"app_ids_read", "app_versions", b"app_versions", "has_scope", b"has_scope", "others_change_data", b"others_change_data", "others_no_insert", b"others_no_insert", "others_read", b"others_read", "reads", b"reads", "restore_version", b"restore_version", "scope_all", b"scope_all", "scope_partitions", b"scope_partitions", "scope_written", b"scope_written"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclaredRecord: _TypeAlias = DeclaredRecord  # noqa: Y015

@@ -11,6 +11,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class TableNames {
   private static final String BY_ID = "$id"; // no namespace has that name
   private static final int WITH_OPTIONS = 3; // parts of the namespace
+  private static final String BRANCH = "branch_"; // begins the last part of the name of a table on a branch
 
   private TableNames() {}
 
@@ -45,8 +46,16 @@ public final class TableNames {
     return switch (ident.namespace().length) {
       case 0 -> ident.name();
       case 1 -> ident.namespace()[0] + "." + ident.name();
+      case 2 -> onBranch(ident);
       default -> null;
     };
+  }
+
+  /** `shop.orders@etl` of `shop.orders.branch_etl`; null of any other name. */
+  private static String onBranch(Identifier ident) {
+    String[] namespace = ident.namespace();
+    if (namespace[0].equals(BY_ID) || !ident.name().startsWith(BRANCH)) return null;
+    return namespace[0] + "." + namespace[1] + "@" + ident.name().substring(BRANCH.length());
   }
 
   public static Identifier identifier(String name) {

@@ -337,7 +337,12 @@ public final class Snapshot {
   /** Where an entry lies: an external one's path is whole. */
   public String pathOf(String path) {
     boolean isWhole = path.contains("://") || path.startsWith("/") || path.startsWith("file:");
-    return isWhole ? path : service.address().warehouse() + "/" + meta.getTableId() + "/" + path;
+    return isWhole ? path : service.address().warehouse() + "/" + folderId(meta) + "/" + path;
+  }
+
+  /** The table in whose folder the files lie: a fork's are in that of the table that it was forked from. */
+  public static String folderId(Table meta) {
+    return meta.getFolderId().isEmpty() ? meta.getTableId() : meta.getFolderId();
   }
 
   /** The table's columns when the file was written. */

@@ -49,9 +49,9 @@ public final class Service {
   /** What its readers know that earlier releases don't. */
   private static final Metadata.Key<String> FEATURES =
       Metadata.Key.of("x-laketx-features", Metadata.ASCII_STRING_MARSHALLER);
-  private static final String READ = "inlined_rows,version_conditions";
+  private static final String READ = "inlined_rows,version_conditions,forks";
   /** What its writers say when they begin. */
-  public static final List<String> WRITTEN = List.of("column_defaults", "delete_sets", "row_ids");
+  public static final List<String> WRITTEN = List.of("column_defaults", "forks", "delete_sets", "row_ids");
   private static final Metadata.Key<String> AUTHORIZATION =
       Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
   private static final Map<LakeAddress, Service> OPEN = new ConcurrentHashMap<>();

@@ -1,6 +1,7 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.define.Tables;
+import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
 import io.laketx.v1.DataFile;
@@ -114,7 +115,7 @@ final class WarehouseMark {
       Optional<DataFile> oldest = ownFile(service, one);
       if (oldest.isEmpty()) continue;
       looked++;
-      if (!ParquetOut.exists(warehouse + "/" + one.getTableId() + "/" + oldest.get().getPath())) return false;
+      if (!ParquetOut.exists(warehouse + "/" + Snapshot.folderId(one) + "/" + oldest.get().getPath())) return false;
     }
     return looked > 0;
   }

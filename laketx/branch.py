@@ -1,0 +1,204 @@
+"""A branch of a lake: all tables as they are at an instant, to change and then to merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, Self
+
+from laketx.table import Table
+from metaservice.client import MetaClient
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+
+AT = "@"
+Check = Callable[["Branch"], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedTable:
+    """What a merge did to a table of the parent, or would do; or why it can't.
+
+    `fast_forward`: the parent's table was as the branch found it. Of a merge that is refused, `conflict` is the message
+    of the first conflict of this table, `reason` its rule or the reason of a refusal, and `branch_version` the version
+    on the branch that can't be merged.
+    """
+
+    name: str
+    commits: int
+    version: int
+    fast_forward: bool
+    conflict: str = ""
+    reason: str = ""
+    branch_version: int = 0
+
+    @classmethod
+    def of(cls, table: catalog_pb2.MergedTable) -> Self:
+        lost = table.HasField("conflict")
+        rule = catalog_pb2.DESCRIPTOR.pool.FindEnumTypeByName("laketx.v1.ConflictRule") if lost else None
+        reason = (
+            rule.values_by_number[table.conflict.rule].name.removeprefix("CONFLICT_RULE_") if rule else table.reason
+        )
+        message = table.conflict.message if lost else table.message
+        return cls(table.name, table.commits, table.version, table.fast_forward, message, reason, table.branch_version)
+
+
+class MergeRefusedError(Exception):
+    """A merge that changed nothing: `tables` has the first conflict of each table, or the check that did not hold."""
+
+    def __init__(self, message: str, tables: Sequence[MergedTable] = ()) -> None:
+        super().__init__(message)
+        self.tables = list(tables)
+
+
+class TablesByName(Protocol):
+    """The lake of a branch."""
+
+    @property
+    def client(self) -> MetaClient: ...
+
+    def table(self, name: str) -> Table: ...
+
+    @property
+    def create_table(self) -> Callable[..., Table]: ...
+
+    def drop_table(self, name: str) -> None: ...
+
+
+class Branch:
+    """A branch, made by `Lake.branch`. Its tables are named TABLE@BRANCH, for every call that takes a name.
+
+        with lake.branch("etl") as branch:
+            branch.table("shop.orders").append(rows)
+            branch.merge(checks=[lambda b: b.table("shop.orders").to_arrow().num_rows > 0])
+
+    A branch that isn't merged stays until it is dropped or its time is over, also after the `with` block.
+    """
+
+    def __init__(self, lake: TablesByName, meta: catalog_pb2.Branch) -> None:
+        self._lake = lake
+        self._meta = meta
+
+    @property
+    def name(self) -> str:
+        """The branch's name."""
+        return self._meta.name
+
+    @property
+    def parent(self) -> str:
+        """The branch that it left; empty: the lake itself."""
+        return self._meta.parent
+
+    @property
+    def time(self) -> datetime:
+        """The instant at which it left its parent."""
+        return instant(self._meta.time_us)
+
+    @property
+    def expires(self) -> datetime | None:
+        """When it ends by itself; None: never."""
+        return instant(self._meta.expire_time_us) if self._meta.expire_time_us else None
+
+    @property
+    def comment(self) -> str:
+        """The comment that it was made with."""
+        return self._meta.comment
+
+    def named(self, table: str) -> str:
+        """The name of a table on this branch."""
+        if AT in table:
+            raise InputError("NAME_INVALID", f"{table} names a branch: give the table's name alone")
+        return f"{table}{AT}{self.name}"
+
+    def table(self, name: str) -> Table:
+        """Returns the table of that name on the branch.
+
+        Raises NotFoundError if the branch has no such table: it was made in the parent later, or dropped here.
+        """
+        return self._lake.table(self.named(name))
+
+    def create_table(self, name: str, schema: Any, **options: Any) -> Table:
+        """Creates a table on the branch alone, as `Lake.create_table` does; the merge adds it to the parent."""
+        return self._lake.create_table(self.named(name), schema, **options)
+
+    def drop_table(self, name: str) -> None:
+        """Drops a table on the branch; the parent's table goes with the merge."""
+        self._lake.drop_table(self.named(name))
+
+    def tables(self, namespace: str = "") -> list[str]:
+        """Returns the names of the tables of the branch, in order."""
+        own = self._lake.client.get_branch(self.name).tables
+        if self.parent:
+            above = Branch(self._lake, self._lake.client.get_branch(self.parent).branch).tables(namespace)
+        else:
+            listed = self._lake.client.list_tables(namespace=namespace)
+            above = [table.name for table in listed if table.create_time_us <= self._meta.time_us]
+        dropped = {table.name for table in own if table.dropped}
+        added = {table.name for table in own if not table.dropped and _is_in(table.name, namespace)}
+        return sorted({name for name in above if name not in dropped} | added)
+
+    def changed(self) -> list[catalog_pb2.BranchTable]:
+        """Returns the tables that were changed, made or dropped on the branch, beside those of the parent."""
+        tables = self._lake.client.get_branch(self.name).tables
+        return [table for table in tables if _is_changed(table)]
+
+    def merge(
+        self, *, checks: Sequence[Check] = (), keep: bool = False, dry_run: bool = False, txn_id: str | None = None
+    ) -> list[MergedTable]:
+        """Commits to the parent what was committed on the branch: in one transaction over all tables, or not at all.
+
+            branch.merge(checks=[lambda b: b.table("shop.orders").to_arrow().num_rows > 0])
+
+        A table that the parent did not change gets the branch's commits as they are. For another one each commit is
+        judged against the parent's commits since, by the rules of the table's profile. No row is read or written.
+
+        Each check gets the branch and must return True. The branch ends with the merge; with `keep` it stays, and
+        leaves its parent anew. `dry_run` returns what a merge would do, with conflicts, and changes nothing. The same
+        `txn_id` again gets the first answer.
+
+        Raises MergeRefusedError, which has the first conflict of every table, or the check that did not hold.
+        """
+        for number, check in enumerate(checks, start=1):
+            if not check(self):
+                raise MergeRefusedError(f"check {number} of {len(checks)} does not hold on the branch {self.name}")
+        answer = self._lake.client.merge_branch(self.name, keep=keep, validate_only=dry_run, txn_id=txn_id)
+        tables = [MergedTable.of(table) for table in answer.tables]
+        if not answer.merged and not dry_run:
+            lost = "; ".join(f"{table.name}: {table.conflict}" for table in tables if table.reason)
+            raise MergeRefusedError(f"the branch {self.name} can't be merged: {lost}", tables)
+        if keep and not dry_run:
+            self._meta = self._lake.client.get_branch(self.name).branch
+        return tables
+
+    def extend(self, keep: timedelta) -> None:
+        """Sets how long from now the branch lives."""
+        self._meta = self._lake.client.extend_branch(self.name, int(keep.total_seconds() * 1000))
+
+    def drop(self) -> None:
+        """Drops the branch with what was committed on it."""
+        self._lake.client.drop_branch(self.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing ends with the block."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+    def __repr__(self) -> str:
+        return f"Branch({self.name!r})"
+
+
+def instant(time_us: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time_us)
+
+
+def _is_changed(table: catalog_pb2.BranchTable) -> bool:
+    return table.dropped or not table.parent_table_id or table.head_version > table.base_version
+
+
+def _is_in(name: str, namespace: str) -> bool:
+    return not namespace or name.lower().startswith(f"{namespace.lower()}.")

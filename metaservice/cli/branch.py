@@ -1,0 +1,165 @@
+"""`laketx branch`: make, list, look at, merge, extend and drop branches."""
+
+from __future__ import annotations
+
+import click
+
+from metaservice.cli.command import command, group
+from metaservice.cli.failures import CommandError, Exit
+from metaservice.cli.kinds import BRANCH, seconds
+from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import asks, comment_option, dry_run_option
+from metaservice.cli.values import duration_text, to_second
+from protos.laketx.v1 import catalog_pb2
+
+KEEP_S_MAX = 366 * 86_400
+COLUMNS = (
+    Column("branch"),
+    Column("parent"),
+    Column("left at (UTC)", rank=1),
+    Column("ends in", rank=2, right=True),
+    Column("who", rank=3),
+    Column("comment", rank=4, folds=True),
+)
+TABLE_COLUMNS = (
+    Column("table"),
+    Column("base", right=True),
+    Column("version", right=True),
+    Column("parent's", right=True),
+    Column("on the branch"),
+)
+MERGE_COLUMNS = (
+    Column("table"),
+    Column("commits", right=True),
+    Column("version", right=True),
+    Column("merge", folds=True),
+)
+
+GROUP = group("branch", "Make, merge and drop branches; their tables are named TABLE@BRANCH.")
+branch_argument = click.argument("name", metavar="BRANCH", type=BRANCH, help="Name of the branch.")
+
+
+@command("create", GROUP)
+@click.argument("name", metavar="BRANCH", help="Name of the branch: letters, digits, `_` and `-`.")
+@click.option("--parent", type=BRANCH, default="", help="The branch that it leaves; default: the lake itself.")
+@click.option("--keep", type=seconds(1, KEEP_S_MAX), help="How many seconds it lives (default a week).")
+@comment_option
+def run_create(session: Session, name: str, parent: str, keep: float | None, comment: str) -> None:
+    """Make a branch: every table as it is now. Nothing is copied.
+
+    laketx branch create etl
+    laketx head shop.orders@etl
+    """
+    keep_ms = round((keep or 0) * 1_000)
+    made = session.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment)
+    session.done(f"created branch {made.name}: its tables are named TABLE@{made.name}", made)
+
+
+@command("list", GROUP)
+def run_list(session: Session) -> None:
+    """List branches, by name.
+
+    laketx branch list
+    """
+    now_us = session.now_us()
+    session.show_list(COLUMNS, session.client.list_branches(), lambda branch: row(branch, now_us))
+
+
+def row(branch: catalog_pb2.Branch, now_us: int) -> Row:
+    left = duration_text(max(branch.expire_time_us - now_us, 0) // 1_000) if branch.expire_time_us else "never"
+    return branch.name, branch.parent or "main", to_second(branch.time_us), left, branch.principal.name, branch.comment
+
+
+@command("show", GROUP)
+@branch_argument
+def run_show(session: Session, name: str) -> None:
+    """Show a branch, and its tables that were asked for, made or dropped on it.
+
+    laketx branch show etl
+    """
+    shown = session.client.get_branch(name)
+    if session.as_json:
+        session.show_json(shown)
+        return
+    session.show_rows(COLUMNS, [row(shown.branch, session.now_us())])
+    session.show_rows(TABLE_COLUMNS, map(table_row, shown.tables))
+
+
+def table_row(table: catalog_pb2.BranchTable) -> Row:
+    above = table.parent_head_version if table.HasField("parent_head_version") else ""
+    base = table.base_version if table.parent_table_id else ""
+    return table.name, base, table.head_version, above, what_happened(table)
+
+
+def what_happened(table: catalog_pb2.BranchTable) -> str:
+    if table.dropped:
+        return "dropped"
+    if not table.parent_table_id:
+        return "new"
+    commits = table.head_version - table.base_version
+    return f"{commits} commits" if commits > 1 else "1 commit" if commits else "unchanged"
+
+
+@command("merge", GROUP)
+@branch_argument
+@click.option("--keep", is_flag=True, help="Keep the branch: it leaves its parent anew, at the merge.")
+@dry_run_option
+def run_merge(session: Session, name: str, keep: bool, dry_run: bool) -> None:
+    """Commit to the parent what was committed on a branch, in one transaction over all tables, or not at all.
+
+    laketx branch merge etl --dry-run
+    laketx branch merge etl
+    A refused merge shows the first conflict of each table, changes nothing, and exits with 4.
+    """
+    answer = session.client.merge_branch(name, keep=keep, validate_only=dry_run)
+    if session.as_json:
+        session.show_json(answer)
+    else:
+        session.show_rows(MERGE_COLUMNS, map(merge_row, answer.tables))
+        if answer.merged:
+            outcome = "could be merged" if dry_run else "merged"
+            session.note(f"{outcome}: {name}, {len(answer.tables)} tables")
+    if not answer.merged:
+        lost = "; ".join(f"{table.name}: {refusal_of(table)}" for table in answer.tables if refusal_of(table))
+        hint = "make the changes again on a new branch, or in the parent"
+        raise CommandError(Exit.CONFLICT, "MERGE_REFUSED", lost, {"branch": name}, hint)
+
+
+def merge_row(table: catalog_pb2.MergedTable) -> Row:
+    refusal = refusal_of(table)
+    outcome = refusal or ("as they are" if table.fast_forward else "judged against the parent's commits")
+    return table.name, table.commits, table.version, outcome
+
+
+def refusal_of(table: catalog_pb2.MergedTable) -> str:
+    if table.HasField("conflict"):
+        return f"version {table.branch_version} on the branch {table.conflict.message}"
+    return table.message
+
+
+@command("extend", GROUP)
+@branch_argument
+@click.option("--keep", type=seconds(1, KEEP_S_MAX), required=True, help="How many seconds it lives from now on.")
+def run_extend(session: Session, name: str, keep: float) -> None:
+    """Set how long a branch lives.
+
+    laketx branch extend etl --keep 2592000
+    """
+    branch = session.client.extend_branch(name, round(keep * 1_000))
+    session.done(f"extended branch {branch.name}: it ends at {to_second(branch.expire_time_us)} UTC", branch)
+
+
+@command("drop", GROUP)
+@branch_argument
+@asks
+def run_drop(session: Session, name: str, yes: bool, dry_run: bool) -> None:
+    """Drop a branch with what was committed on it.
+
+    laketx branch drop etl
+    """
+    shown = session.client.get_branch(name)
+    changed = sum(what_happened(table) != "unchanged" for table in shown.tables)
+    warning = f" It has changes of {changed} tables." if changed else ""
+    if session.agreed("drop", f"branch {shown.branch.name}", shown, yes=yes, dry_run=dry_run, warning=warning):
+        answer = session.client.drop_branch(name)
+        session.done(f"dropped branch {name}; transactions ended: {answer.ended_transactions}", answer)

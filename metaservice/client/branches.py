@@ -1,0 +1,76 @@
+"""Calls of branches and clones. `MetaClient` has them all.
+
+client.create_branch("etl")
+client.get_table("shop.orders@etl")
+client.merge_branch("etl")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metaservice.client.calling import PAGE_SIZE, Caller
+from metaservice.shared.ids import uuid7
+from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
+
+
+class BranchCalls(Caller):
+    """Branches: all tables as they are at an instant, to change and to merge. Their tables are named TABLE@BRANCH."""
+
+    _catalog: catalog_pb2_grpc.CatalogServiceStub
+    _principal: common_pb2.Principal
+
+    def create_branch(
+        self, name: str, *, parent: str = "", keep_ms: int = 0, comment: str = "", request_id: str | None = None
+    ) -> catalog_pb2.Branch:
+        """Makes a branch of the lake, or of another branch. It ends by itself after `keep_ms`, by default 7 days."""
+        request = catalog_pb2.CreateBranchRequest(
+            request_id=request_id or uuid7(),
+            name=name,
+            parent=parent,
+            keep_ms=keep_ms,
+            comment=comment,
+            principal=self._principal,
+        )
+        return self._call(self._catalog.CreateBranch, request).branch
+
+    def list_branches(self, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Branch]:
+        """Branches by name."""
+        for page in self._pages(self._catalog.ListBranches, catalog_pb2.ListBranchesRequest(page_size=page_size)):
+            yield from page.branches
+
+    def get_branch(self, name: str) -> catalog_pb2.GetBranchResponse:
+        """A branch, and its tables that were asked for, made or dropped on it."""
+        branch = catalog_pb2.GetBranchResponse()
+        for page in self._pages(self._catalog.GetBranch, catalog_pb2.GetBranchRequest(name=name)):
+            branch.branch.CopyFrom(page.branch)
+            branch.tables.extend(page.tables)
+        return branch
+
+    def extend_branch(self, name: str, keep_ms: int) -> catalog_pb2.Branch:
+        """Sets how long from now a branch lives."""
+        return self._call(
+            self._catalog.ExtendBranch, catalog_pb2.ExtendBranchRequest(name=name, keep_ms=keep_ms)
+        ).branch
+
+    def drop_branch(self, name: str) -> catalog_pb2.DropBranchResponse:
+        """Drops a branch with what was committed on it."""
+        return self._call(self._catalog.DropBranch, catalog_pb2.DropBranchRequest(name=name))
+
+    def merge_branch(
+        self, name: str, *, keep: bool = False, validate_only: bool = False, txn_id: str | None = None
+    ) -> catalog_pb2.MergeBranchResponse:
+        """Merges a branch into its parent: everything in one transaction, or nothing."""
+        request = catalog_pb2.MergeBranchRequest(
+            txn_id=txn_id or uuid7(), name=name, principal=self._principal, keep=keep, validate_only=validate_only
+        )
+        return self._call(self._catalog.MergeBranch, request)
+
+    def clone_table(
+        self, table_id: str, name: str, *, version: int | None = None, request_id: str | None = None
+    ) -> catalog_pb2.Table:
+        """Makes a table that begins as another one is, or was at a version."""
+        request = catalog_pb2.CloneTableRequest(
+            request_id=request_id or uuid7(), table_id=table_id, name=name, version=version, principal=self._principal
+        )
+        return self._call(self._catalog.CloneTable, request).table

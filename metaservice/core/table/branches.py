@@ -1,0 +1,62 @@
+"""Branches, and the names of tables on them: `shop.orders@etl` is the table shop.orders on the branch etl."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.model import Principal
+
+AT: Final = "@"
+BRANCH_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+MAIN: Final = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """All tables as their parent showed them at an instant, and what was committed on the branch since.
+
+    `parent` is another branch, or empty for the lake itself. `expire_us` 0: never.
+    """
+
+    name: str
+    branch_id: str
+    parent: str
+    time_us: int
+    principal: Principal
+    comment: str
+    expire_us: int
+    digest: bytes = b""
+
+
+def check_branch_name(name: str) -> str:
+    if not BRANCH_NAME.match(name) or name.lower() == MAIN or name.isdecimal():  # TABLE@7 is a version
+        raise invalid("BRANCH_NAME_INVALID", branch=name[:64])
+    return name
+
+
+def branch_of(table_name: str) -> str:
+    """The branch that a name says; empty: none."""
+    return table_name.partition(AT)[2]
+
+
+def on_branch(table_name: str, branch: str) -> str:
+    """The name of a table of the lake on a branch."""
+    return f"{table_name}{AT}{branch}" if branch else table_name
+
+
+def off_branch(table_name: str) -> str:
+    """The name without its branch."""
+    return table_name.partition(AT)[0]
+
+
+def check_same_branch(name: str, new_name: str) -> None:
+    """Refuses a rename of a table on a branch, or onto one: the parent's table would not be found by its name."""
+    if branch_of(name) or branch_of(new_name):
+        raise MetaError(ErrorKind.BLOCKED, "RENAME_ON_BRANCH", name=name, new_name=new_name)
+
+
+def unknown_branch(name: str) -> MetaError:
+    return MetaError(ErrorKind.NOT_FOUND, "BRANCH_UNKNOWN", branch=name)

@@ -1,0 +1,153 @@
+"""Branches and clones at the edge: check, ask the decider, convert."""
+
+from __future__ import annotations
+
+from metaservice.core import limits
+from metaservice.core.access import Place
+from metaservice.core.errors import MetaError, invalid
+from metaservice.core.table.branches import Branch
+from metaservice.rpc.auth.authorization import Authorizer
+from metaservice.rpc.auth.caller import namespace_of
+from metaservice.rpc.convert import answers, wire
+from metaservice.rpc.convert.paging import bound_start, bound_token, fitting, page_size
+from metaservice.rpc.handlers import Context
+from metaservice.rpc.services.calls import Servicer, UseCases
+from metaservice.service.branch.branches import BranchedTable, BranchRequest
+from metaservice.service.branch.merging import Merged, MergeRequest
+from metaservice.service.branch.replay import Replayed
+from metaservice.service.decider.views import TableView
+from protos.laketx.v1 import catalog_pb2 as pb
+
+LISTING = "branches"
+
+
+class BranchMethods(Servicer):
+    """Branches, merges and clones."""
+
+    def __init__(self, calls: UseCases, gate: Authorizer) -> None:
+        super().__init__(calls)
+        self._gate = gate
+
+    def CreateBranch(self, request: pb.CreateBranchRequest, context: Context) -> pb.CreateBranchResponse:
+        creation = BranchRequest(
+            wire.table_id(request.request_id),
+            request.name,
+            request.parent,
+            _keep_ms(request.keep_ms) if request.keep_ms else 0,
+            wire.text(request.comment, "comment"),
+            wire.principal(request.principal),
+            wire.digest(request),
+        )
+        return pb.CreateBranchResponse(branch=_branch(self._ask(lambda: self._calls.branches.create(creation))))
+
+    def ListBranches(self, request: pb.ListBranchesRequest, context: Context) -> pb.ListBranchesResponse:
+        size = page_size(request.page_size)
+        after = bound_start(request.page_token, LISTING).decode()
+        branches = self._ask(lambda: self._calls.branches.list_all(after, size))
+        shown = list(fitting(map(_branch, branches)))
+        is_last = len(branches) < size and len(shown) == len(branches)
+        place = b"" if is_last else shown[-1].name.encode()
+        return pb.ListBranchesResponse(branches=shown, next_page_token=bound_token(place, LISTING))
+
+    def GetBranch(self, request: pb.GetBranchRequest, context: Context) -> pb.GetBranchResponse:
+        size, filters = page_size(request.page_size), ("branch", request.name)
+        after = bound_start(request.page_token, *filters).decode()
+        branch, tables = self._ask(lambda: self._calls.branches.get(request.name))
+        later = [table for table in tables if table.place > after]
+        shown = list(fitting(map(_table, later[:size])))
+        place = later[len(shown) - 1].place if len(shown) < len(later) else ""
+        token = bound_token(place.encode(), *filters)
+        return pb.GetBranchResponse(branch=_branch(branch), tables=shown, next_page_token=token)
+
+    def ExtendBranch(self, request: pb.ExtendBranchRequest, context: Context) -> pb.ExtendBranchResponse:
+        keep_ms = _keep_ms(request.keep_ms)
+        return pb.ExtendBranchResponse(
+            branch=_branch(self._ask(lambda: self._calls.branches.extend(request.name, keep_ms)))
+        )
+
+    def DropBranch(self, request: pb.DropBranchRequest, context: Context) -> pb.DropBranchResponse:
+        dropped, ended = self._ask(lambda: self._calls.branches.drop(request.name))
+        return pb.DropBranchResponse(dropped=dropped, ended_transactions=ended)
+
+    def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:
+        merge = MergeRequest(
+            wire.txn_id(request.txn_id),
+            request.name,
+            wire.principal(request.principal),
+            wire.digest(request),
+            request.keep,
+            request.validate_only,
+        )
+        return _merged(self._ask(lambda: self._calls.merging.merge(merge)))
+
+    def CloneTable(self, request: pb.CloneTableRequest, context: Context) -> pb.CloneTableResponse:
+        clone_id, table_id = wire.table_id(request.request_id), wire.table_id(request.table_id)
+        version = wire.version(request.version) if request.HasField("version") else None
+        name, maker = wire.table_name(request.name), self._gate.maker(context)
+
+        def clone() -> TableView:
+            own = maker.owning(namespace_of(name))
+            is_new = clone_id not in self._calls.decider.state.tables
+            made = self._calls.branches.clone(clone_id, table_id, version, name)
+            if is_new:
+                own(Place(table_id=clone_id))
+            return made
+
+        return pb.CloneTableResponse(table=answers.table(self._ask(clone)))
+
+
+def _keep_ms(given_ms: int) -> int:
+    if not limits.CURSOR_KEEP_MS_MIN <= given_ms <= limits.CURSOR_KEEP_MS_MAX:
+        raise invalid("COUNT_OUT_OF_RANGE", what="keep_ms", value=given_ms)
+    return given_ms
+
+
+def _branch(branch: Branch) -> pb.Branch:
+    return pb.Branch(
+        name=branch.name,
+        parent=branch.parent,
+        time_us=branch.time_us,
+        principal=answers.principal(branch.principal),
+        comment=branch.comment,
+        expire_time_us=branch.expire_us,
+    )
+
+
+def _table(table: BranchedTable) -> pb.BranchTable:
+    return pb.BranchTable(
+        name=table.name,
+        table_id=table.table_id,
+        parent_table_id=table.parent_id,
+        base_version=table.base_version,
+        head_version=table.head,
+        parent_head_version=table.parent_head,
+        dropped=table.is_dropped,
+    )
+
+
+def _merged(merge: Merged) -> pb.MergeBranchResponse:
+    tables = sorted(merge.tables, key=lambda table: not table.fails)
+    shown = list(fitting(map(_merged_table, tables)))
+    time_us, left_out = merge.time_us if merge.is_done else 0, len(tables) - len(shown)
+    return pb.MergeBranchResponse(merged=merge.is_done, tables=shown, commit_time_us=time_us, left_out=left_out)
+
+
+def _merged_table(table: Replayed) -> pb.MergedTable:
+    shown = pb.MergedTable(
+        name=table.name,
+        table_id=table.table.meta.table_id,
+        commits=len(table.commits),
+        version=table.commits[-1][0].version if table.commits else table.table.head,
+        fast_forward=table.is_forward,
+    )
+    if table.conflict is not None:
+        shown.conflict.CopyFrom(answers.conflict(table.conflict))
+        shown.branch_version = table.branch_version
+    if table.refusal is not None:
+        _refusal(shown, table.refusal)
+        shown.branch_version = table.branch_version
+    return shown
+
+
+def _refusal(shown: pb.MergedTable, refusal: MetaError) -> None:
+    shown.reason, shown.message = refusal.reason, refusal.message

@@ -1,0 +1,1 @@
+"""Branches and clones, and the merge of a branch into its parent."""

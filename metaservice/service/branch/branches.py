@@ -1,0 +1,208 @@
+"""Branches: create, list, look at, extend, drop; and clones. Runs on the decider's thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from heapq import nsmallest
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.branches import Branch, branch_of, check_branch_name, off_branch
+from metaservice.core.table.model import Principal
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.forking import get_branch, make_fork
+from metaservice.service.decider.naming import check_free, table_name_in
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.state import State
+from metaservice.service.decider.views import TableView
+from metaservice.store import keys
+from metaservice.store.records.branches import encode_branch
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRequest:
+    """A request for a branch."""
+
+    request_id: str
+    name: str
+    parent: str
+    keep_ms: int
+    comment: str
+    principal: Principal
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BranchedTable:
+    """A table of a branch, beside that of the parent."""
+
+    name: str
+    table_id: str
+    parent_id: str
+    base_version: int
+    head: int
+    parent_head: int | None
+    is_dropped: bool = False
+
+    @property
+    def place(self) -> str:
+        """Its place in a list."""
+        return f"{self.name} {self.table_id}"
+
+
+class Branches:
+    """The use cases of branches and clones."""
+
+    def __init__(self, decider: Decider, transactions: Transactions, clocks: Clocks) -> None:
+        self._decider = decider
+        self._transactions = transactions
+        self._clocks = clocks
+        self._look_ms = 0
+
+    @property
+    def _state(self) -> State:
+        return self._decider.state
+
+    def create(self, request: BranchRequest) -> Branch:
+        """A branch of everything as it is now; the same request again gets the same answer."""
+        state = self._state
+        same_named = state.branches.find(request.name)
+        if same_named is not None:
+            if same_named.branch_id == request.request_id and same_named.digest == request.digest:
+                return same_named
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "BRANCH_EXISTS", branch=same_named.name)
+        check_branch_name(request.name)
+        self._transactions.check_room()
+        parent = get_branch(state, request.parent).name if request.parent else ""
+        if len(state.branches) >= limits.BRANCHES_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_BRANCHES", most=limits.BRANCHES_MAX)
+        state.need("branches")
+        now_us = self._clocks.now_us()
+        branch = Branch(
+            request.name,
+            request.request_id,
+            parent,
+            self._instant(now_us),
+            request.principal,
+            request.comment,
+            now_us + (request.keep_ms or limits.BRANCH_KEEP_MS) * 1000,
+            request.digest,
+        )
+        put_branch(state, branch)
+        return branch
+
+    def _instant(self, now_us: int) -> int:
+        """Now, or the time of the newest commit if that is later: no commit to come gets it."""
+        state = self._state
+        fresh = [state.tables[table_id].last_time_us for table_id in state.changed if table_id in state.tables]
+        instant = max([now_us, state.newest_us, *fresh])
+        state.note_answered(instant)
+        return instant
+
+    def list_all(self, after: str, count: int) -> list[Branch]:
+        """Branches by name."""
+        branches = self._state.branches
+        return [branches[name] for name in nsmallest(count, (name for name in branches if name > after))]
+
+    def get(self, name: str) -> tuple[Branch, list[BranchedTable]]:
+        """A branch, and its tables that were asked for, made or dropped there."""
+        state = self._state
+        branch = get_branch(state, name)
+        tables = [self._table(table) for table in tables_on(state, branch)]
+        for fork in state.forks.values():
+            if fork.branch == branch.name and fork.is_dropped and not fork.is_merged and not fork.is_gone:
+                base = state.tables.get(keys.uuid_text(fork.base))
+                if base is not None:
+                    name, base_id = off_branch(base.meta.name), base.meta.table_id
+                    fork_id, version = keys.uuid_text(fork.raw_id), fork.version
+                    tables.append(BranchedTable(name, fork_id, base_id, version, version, base.head, is_dropped=True))
+        return branch, sorted(tables, key=lambda table: table.place)
+
+    def _table(self, table: TableState) -> BranchedTable:
+        name, table_id, fork = off_branch(table.meta.name), table.meta.table_id, table.fork
+        if fork is None:
+            return BranchedTable(name, table_id, "", 0, table.head, None)
+        base_id = keys.uuid_text(fork.base)
+        base = self._state.tables.get(base_id)
+        return BranchedTable(name, table_id, base_id, fork.version, table.head, None if base is None else base.head)
+
+    def extend(self, name: str, keep_ms: int) -> Branch:
+        """Sets the time at which a branch ends by itself."""
+        branch = replace(get_branch(self._state, name), expire_us=self._clocks.now_us() + keep_ms * 1000)
+        put_branch(self._state, branch)
+        return branch
+
+    def drop(self, name: str) -> tuple[bool, int]:
+        """Drops a branch; returns whether there was one, and how many open transactions ended with it."""
+        state = self._state
+        branch = state.branches.find(name)
+        if branch is None:
+            return False, 0
+        check_childless(state, branch)
+        ended = sum(self._transactions.drop_table(table) for table in tables_on(state, branch))
+        forget_branch(state, branch)
+        return True, ended
+
+    def tick(self) -> None:
+        """Drops a branch whose time is over, one at a time; not while a transaction is open on it."""
+        if self._clocks.mono_ms() < self._look_ms:
+            return
+        self._look_ms = self._clocks.mono_ms() + limits.BRANCH_LOOK_MS
+        state, now_us = self._state, self._clocks.now_us()
+        for branch in list(state.branches.values()):
+            if branch.expire_us and branch.expire_us <= now_us and self._is_idle(branch):
+                self.drop(branch.name)
+                return
+
+    def _is_idle(self, branch: Branch) -> bool:
+        state = self._state
+        on_it = {table.meta.table_id for table in tables_on(state, branch)}
+        is_used = any(not on_it.isdisjoint(txn.tables) for txn in state.open.values())
+        return not is_used and not any(child.parent == branch.name for child in state.branches.values())
+
+    def clone(self, clone_id: str, table_id: str, version: int | None, name: str) -> TableView:
+        """A table that begins as another one is at a version; the same request again gets the same answer."""
+        state = self._state
+        source = state.get_table(table_id)
+        made = state.tables.get(clone_id)
+        if made is not None:
+            if made.fork is not None and made.fork.base == source.raw_id and not made.fork.branch:
+                return made.view()
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_ID_REUSED", table_id=clone_id)
+        self._transactions.check_room()
+        if state.store.get(keys.dropped_key(keys.uuid_bytes(clone_id))) is not None:
+            raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=clone_id)
+        if branch_of(name):
+            raise invalid("CLONE_ON_BRANCH", name=name)
+        check_free(state, name)
+        written = table_name_in(state, name)
+        chosen = source.head if version is None else version
+        if not 0 <= chosen <= source.head:
+            raise invalid("VERSION_IN_FUTURE", version=chosen, head=source.head)
+        state.check_retained(source, chosen)
+        state.flush()
+        return make_fork(state, source, chosen, clone_id, written).view()
+
+
+def tables_on(state: State, branch: Branch) -> list[TableState]:
+    """The forks of a branch, and the tables that were made on it."""
+    ending = f"@{branch.name}".lower()
+    return [table for table in list(state.tables.values()) if table.meta.name.lower().endswith(ending)]
+
+
+def put_branch(state: State, branch: Branch) -> None:
+    state.branches[branch.name] = branch
+    state.batch.put(keys.branch_key(branch.name), encode_branch(branch))
+
+
+def forget_branch(state: State, branch: Branch) -> None:
+    del state.branches[branch.name]
+    state.batch.delete(keys.branch_key(branch.name))
+
+
+def check_childless(state: State, branch: Branch) -> None:
+    for child in state.branches.values():
+        if child.parent == branch.name:
+            raise MetaError(ErrorKind.BLOCKED, "BRANCH_HAS_CHILDREN", branch=branch.name, child=child.name)

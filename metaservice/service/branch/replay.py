@@ -1,0 +1,306 @@
+"""The commits of a fork as commits of its parent: appended as they are, or judged and rebased one by one.
+
+    the parent is as the fork found it     the fork's commits follow it as they are, compactions too
+    the parent has moved                   each logical commit is judged against the parent's commits since, as a
+                                           transaction that read the fork's base; the fork's earlier commits are
+                                           what it read, not its winners. Compactions are left out.
+
+Nothing is written: the answer are the parent's next commits, or why there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from metaservice.core.commit.change_checks import check
+from metaservice.core.commit.judge import judge
+from metaservice.core.commit.rebase import Author, commit_on_top
+from metaservice.core.commit.transaction import Txn
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import (
+    COMPACTIONS,
+    Advice,
+    Change,
+    CommitSummary,
+    Conflict,
+    Entry,
+    Live,
+    Operation,
+    TableCommit,
+)
+from metaservice.core.table.rows import Payloads, Written
+from metaservice.service.decider.snapshots import StoreSnapshots, TableState
+from metaservice.service.decider.state import State
+from metaservice.store import keys
+from metaservice.store.records.branches import ReadsOf, decode_declared
+from metaservice.store.records.row_facts import load_rows
+from metaservice.store.records.tables import added_chunks, added_of, decode_commit, decode_table
+
+WITHOUT_REPLAY = frozenset({Operation.ALTER, Operation.RESTORE, Operation.CUSTOM})
+ON_CONFLICT = "write.on_conflict"
+BRANCH, BRANCH_VERSION = "laketx.branch", "laketx.branch.version"
+
+
+@dataclass(slots=True)
+class Logged:
+    """A commit of a fork as the log has it."""
+
+    summary: CommitSummary
+    added: list[Live]
+
+    @property
+    def version(self) -> int:
+        return self.summary.footprint.version
+
+    @property
+    def operation(self) -> Operation:
+        return self.summary.footprint.operation
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a merge does to one table of the parent, or why it can't."""
+
+    table: TableState  # the parent's; of a table made on the branch that table
+    name: str
+    commits: list[tuple[TableCommit, Txn]] = field(default_factory=list)
+    is_forward: bool = False
+    left_out: tuple[int, ...] = ()
+    conflict: Conflict | None = None
+    refusal: MetaError | None = None
+    branch_version: int = 0
+
+    @property
+    def fails(self) -> bool:
+        return self.conflict is not None or self.refusal is not None
+
+
+class Ahead:
+    """The parent's entries with commits that are decided but not written; at the base version, what the fork read."""
+
+    def __init__(self, parent: StoreSnapshots, fork: StoreSnapshots, base: int, head: int) -> None:
+        self._parent = parent
+        self._fork = fork
+        self._base = base
+        self._head = head
+        self._added: dict[tuple[str, int, str], Live] = {}
+        self._removed: set[tuple[str, int, str]] = set()
+        self.read_version = base  # the fork's, of the commit that is judged
+
+    def then(self, commit: TableCommit) -> None:
+        """After one more commit of the parent."""
+        for live in commit.removed:
+            self._added.pop(_place(live.entry), None)
+            self._removed.add(_place(live.entry))
+        for live in commit.added:
+            self._added[_place(live.entry)] = live
+
+    def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterable[Live]:
+        if version == self._base:
+            return self._fork.live(self.read_version, partition, bucket)
+        stored = self._parent.live(min(version, self._head), partition, bucket)
+        if version <= self._head:
+            return stored
+        kept = [live for live in stored if _place(live.entry) not in self._removed]
+        new = [
+            live
+            for live in self._added.values()
+            if partition in (None, live.entry.partition) and bucket in (None, live.entry.bucket)
+        ]
+        return kept + new
+
+    def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:
+        if version == self._base:
+            return self._fork.find(self.read_version, partition, bucket, path)
+        if version > self._head:
+            place = partition, bucket, path
+            if place in self._added:
+                return self._added[place]
+            if place in self._removed:
+                return None
+        return self._parent.find(min(version, self._head), partition, bucket, path)
+
+    def find_imports(self, path: str) -> Iterable[Live]:
+        stored = [live for live in self._parent.find_imports(path) if _place(live.entry) not in self._removed]
+        return stored + [live for live in self._added.values() if live.entry.external and live.entry.path == path]
+
+    def wrote(self, version: int) -> Written:
+        return self._parent.wrote(version)
+
+    @property
+    def payloads(self) -> Payloads:
+        return self._parent.payloads
+
+
+class Replay:
+    """The commits of one fork on top of its parent."""
+
+    def __init__(self, state: State, fork: TableState, parent: TableState, reads_of: ReadsOf, author: Txn) -> None:
+        if fork.fork is None:
+            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", table_id=fork.meta.table_id)
+        self._state = state
+        self._fork = fork
+        self._parent = parent
+        self._base = fork.fork.version
+        self._reads_of = reads_of
+        self._merge = author
+        self.done = Replayed(parent, parent.meta.name)
+
+    def run(self, branch: str, time_us: int) -> Replayed:
+        replayed = self.done
+        replayed.is_forward = self._parent.head == self._base
+        try:
+            if replayed.is_forward:
+                for logged in self._logged():
+                    commit = self._as_it_is(logged, time_us)
+                    replayed.commits.append((commit, self._author(logged, branch)))
+            else:
+                self._judge(branch, time_us)
+        except MetaError as refusal:
+            replayed.refusal = refusal
+        if replayed.fails:
+            replayed.commits.clear()
+        return replayed
+
+    def _logged(self) -> Iterable[Logged]:
+        self._state.flush()
+        for version in range(self._base + 1, self._fork.head + 1):
+            self.done.branch_version = version
+            yield load_commit(self._state, self._fork, version)
+
+    def _author(self, logged: Logged, branch: str) -> Txn:
+        """The transaction of the merge, as the author of this commit: each keeps its message and its principal."""
+        origin = {BRANCH: branch, BRANCH_VERSION: str(logged.version)}
+        return replace(
+            self._merge,
+            principal=logged.summary.footprint.principal,
+            message=logged.summary.message,
+            properties={**logged.summary.properties, **origin},
+            outcomes=(),
+        )
+
+    def _as_it_is(self, logged: Logged, time_us: int) -> TableCommit:
+        """The same commit: the parent has the same entries, and gives the same versions."""
+        summary, table_id = logged.summary, self._parent.meta.table_id
+        footprint = replace(summary.footprint, time_us=time_us, txn_id=self._merge.txn_id)
+        change = self._declared(logged)
+        fill_inlined(self._state, self._fork, [live.entry for live in logged.added])
+        change.adds = [live.entry for live in logged.added]
+        change.changes_data = summary.logical
+        snapshots = self._state.snapshots(self._fork)
+        removed = []
+        for gone in footprint.removed:
+            live = snapshots.find(logged.version - 1, gone.partition, gone.bucket, gone.path)
+            if live is None:
+                raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=logged.version, path=gone.path)
+            removed.append(live)
+        meta = None
+        if footprint.altered:
+            raw = self._state.records.get(keys.table_key(self._fork.raw_id, logged.version))
+            if raw is None:
+                raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=logged.version)
+            meta = replace(decode_table(raw), table_id=table_id, name=self._parent.meta.name)
+        return TableCommit(logged.version, time_us, change, 0, footprint, logged.added, removed, meta)
+
+    def _declared(self, logged: Logged) -> Change:
+        """What the commit declared, as a change of the parent that read the fork's base."""
+        table_id, raw_id = self._parent.meta.table_id, self._fork.raw_id
+        raw = self._state.store.get(keys.declared_key(raw_id, logged.version))
+        change = decode_declared(raw or b"", table_id, logged.operation, self._base, self._reads_of)
+        rows = load_rows(self._state.records.cursor(), raw_id, logged.version, 2**31)
+        change.key_sets = tuple(rows[1]) if rows is not None else ()
+        return change
+
+    def _judge(self, branch: str, time_us: int) -> None:
+        parent, base, replayed = self._parent, self._base, self.done
+        head = parent.head
+        winners = [self._state.winner(parent, version) for version in range(base + 1, head + 1)]
+        ahead = Ahead(self._state.snapshots(parent), self._state.snapshots(self._fork), base, head)
+        rewritten: set[str] = set()  # outputs of the fork's own compactions: the parent has none of them
+        left_out: list[int] = []
+        for logged in self._logged():
+            footprint = logged.summary.footprint
+            if logged.operation in COMPACTIONS:
+                rewritten |= {path for group in footprint.groups for path in group.outputs}
+                left_out.append(logged.version)
+                continue
+            if logged.operation in WITHOUT_REPLAY or footprint.altered:
+                raise _no_replay(logged, parent.meta)
+            change = self._declared(logged)
+            if change.app_versions and self._has(change, replayed.commits):
+                left_out.append(logged.version)
+                continue
+            change.adds = [replace(live.entry) for live in logged.added]
+            if any(not rewritten.isdisjoint(entry.touches) for entry in change.adds):
+                raise _no_replay(logged, parent.meta)
+            ahead.read_version = logged.version - 1
+            author = Author(self._merge.txn_id, footprint.principal)
+            check(change, parent.meta, ahead)
+            conflict = judge(change, parent.meta, winners, ahead)
+            decision: TableCommit | Conflict
+            if conflict is not None and not self._resubmits(conflict):
+                decision = conflict
+            else:
+                decision = commit_on_top(change, parent.meta, (), ahead, author, head + len(replayed.commits), time_us)
+            if isinstance(decision, Conflict):
+                replayed.conflict = decision
+                return
+            decision.rebased_over = len(winners)
+            self._fill_inlined(change.adds)
+            ahead.then(decision)
+            replayed.commits.append((decision, self._author(logged, branch)))
+        replayed.left_out = tuple(left_out)
+
+    def _resubmits(self, conflict: Conflict) -> bool:
+        """Whether the commit goes on, as writers of blind INSERTs do after a lost race unless the table says no."""
+        return conflict.advice is Advice.RESUBMIT and self._parent.meta.properties.get(ON_CONFLICT) != "fail"
+
+    def _has(self, change: Change, before: Sequence[tuple[TableCommit, Txn]]) -> bool:
+        """Whether the parent, or an earlier commit of this merge, has the versions of applications."""
+        given = {app_id: version for commit, _ in before for app_id, version in commit.change.app_versions}
+        for app_id, version in change.app_versions:
+            raw = self._state.app_version(self._parent.meta.table_id, app_id)
+            newest = max(given.get(app_id, -1), -1 if raw is None else keys.decode_version(raw))
+            if newest < version:
+                return False
+        return True
+
+    def _fill_inlined(self, entries: Iterable[Entry]) -> None:
+        fill_inlined(self._state, self._fork, entries)
+
+
+def fill_inlined(state: State, fork: TableState, entries: Iterable[Entry]) -> None:
+    """Gives inlined files their rows, for another table to keep."""
+    for entry in entries:
+        if entry.inlined:
+            content = state.records.get(keys.inlined_key(fork.raw_id, entry.path))
+            if content is None:
+                raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", path=entry.path)
+            entry.content = content
+
+
+def load_commit(state: State, table: TableState, version: int) -> Logged:
+    """A commit with the entries that it added."""
+    cursor = state.records.cursor()
+    raw = cursor.get(keys.commit_key(table.raw_id, version))
+    if raw is None:
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+    chunks = []
+    for number in range(added_chunks(raw)):
+        chunk = cursor.get(keys.chunk_key(table.raw_id, version, number))
+        if chunk is None:
+            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=number)
+        chunks.append(chunk)
+    return Logged(decode_commit(raw, chunks), added_of(raw, chunks))
+
+
+def _no_replay(logged: Logged, meta: TableMeta) -> MetaError:
+    return MetaError(
+        ErrorKind.BLOCKED, "MERGE_NEEDS_UNCHANGED_PARENT", table=meta.name, operation=logged.operation.name.lower()
+    )
+
+
+def _place(entry: Entry) -> tuple[str, int, str]:
+    return entry.partition, entry.bucket, entry.path

@@ -1,0 +1,101 @@
+"""Forks: made when a table is first asked for on a branch, or cloned. One record each; nothing is copied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.branches import Branch, branch_of, off_branch, on_branch, unknown_branch
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import Idle
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.state import State
+from metaservice.store import keys
+from metaservice.store.records.branches import Fork
+from metaservice.store.records.tables import decode_commit, decode_table
+
+ID_BYTES = 16
+
+
+def get_branch(state: State, name: str) -> Branch:
+    branch = state.branches.find(name)
+    if branch is None:
+        raise unknown_branch(name)
+    return branch
+
+
+def find_table(state: State, name: str) -> TableState | None:
+    """A table by its name, which may say a branch: then it is forked if nobody has asked for it there before."""
+    table_id = state.names.find(name)
+    if table_id is not None:
+        return state.tables[table_id]
+    if not branch_of(name):
+        return None
+    branch = get_branch(state, branch_of(name))
+    base = find_table(state, on_branch(off_branch(name), branch.parent))
+    if base is None or _is_dropped_on(state, base, branch):
+        return None
+    written = on_branch(off_branch(base.meta.name), branch.name)
+    if written in state.names:
+        return state.tables[state.names[written]]
+    state.flush()
+    version = version_at(state, base, branch.time_us)
+    if version is None:  # it came later
+        return None
+    return make_fork(state, base, version, _fork_id(branch, base.raw_id), written, branch.name)
+
+
+def version_at(state: State, table: TableState, time_us: int) -> int | None:
+    """The version that was current at an instant. Earlier decisions have been flushed."""
+    start, end = keys.times_prefix(table.raw_id), keys.time_key(table.raw_id, time_us + 1)
+    last = next(iter(state.records.cursor().scan_back(start, end)), None)
+    return None if last is None else keys.decode_version(last[1])
+
+
+def make_fork(state: State, base: TableState, version: int, fork_id: str, name: str, branch: str = "") -> TableState:
+    """A table that has everything of another one up to a version. Earlier decisions have been flushed."""
+    if len(state.tables) >= limits.TABLES_MAX:
+        raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+    state.need("branches")
+    raw_id, cursor = keys.uuid_bytes(fork_id), state.records.cursor()
+    meta = replace(_meta_at(state, base, version), table_id=fork_id, name=name, digest="")
+    commit = cursor.get(keys.commit_key(base.raw_id, version))
+    if commit is None:
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+    time_us = decode_commit(commit).footprint.time_us
+    root = state.home_of(base.raw_id)
+    fork = Fork(raw_id, base.raw_id, version, time_us, meta.schema_version, root, branch)
+    table = TableState(raw_id, meta, version, time_us, fork=fork)
+    source = state.tables.get(keys.uuid_text(root), base)
+    table.next_row_id = max(source.next_row_id, base.next_row_id)
+    table.last_metadata_version, table.oldest, table.trimmed = version, min(version, base.oldest), None
+    idle = cursor.get(keys.idle_key(base.raw_id, version))
+    if idle is not None:
+        table.idle = Idle(version, keys.decode_version(idle))
+    state.tables[fork_id], state.names[name] = table, fork_id
+    state.put_fork(fork)
+    state.batch.put(keys.name_key(name), raw_id)
+    state.batch.put(keys.row_id_key(raw_id), keys.encode_version(table.next_row_id))
+    state.put_meta(table, meta, version)
+    state.changed.add(fork_id)
+    return table
+
+
+def _meta_at(state: State, table: TableState, version: int) -> TableMeta:
+    start, end = keys.table_key(table.raw_id, 0), keys.table_key(table.raw_id, version + 1)
+    for _, raw in state.records.cursor().scan_back(start, end):
+        return decode_table(raw)
+    raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+
+
+def _is_dropped_on(state: State, base: TableState, branch: Branch) -> bool:
+    fork = state.forks.get(keys.uuid_bytes(_fork_id(branch, base.raw_id)))
+    return fork is not None and fork.is_dropped
+
+
+def _fork_id(branch: Branch, base: bytes) -> str:
+    """The same for the same table on a branch, as long as the branch doesn't leave its parent anew."""
+    origin = branch.branch_id.encode() + keys.encode_version(branch.time_us) + base
+    return keys.uuid_text(blake2b(origin, digest_size=ID_BYTES).digest())

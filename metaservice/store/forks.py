@@ -1,0 +1,230 @@
+"""Forks: tables that begin with what another table, their base, held at a version.
+
+A fork has records of its own only for what was committed to it. Every other record up to its base version is read from
+the base: its commits, times, metadata, schemas, and the entries that were live then. A fork has a mask for each of
+these entries that it takes out. So making a fork copies nothing.
+
+The base may be a fork, too. `ForkedRecords` reads a store so; whoever writes or deletes records uses the store itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from metaservice.core.table.model import Entry
+from metaservice.store import keys
+from metaservice.store.port import Readable, StoreCursor, prefix_end
+from metaservice.store.records.branches import Fork, decode_fork
+from metaservice.store.records.plans import decode_stored
+from metaservice.store.records.tables import decode_live, encode_live
+
+Record = tuple[bytes, bytes]  # a key and its value
+
+PREFIX_BYTES: Final = 17  # of a table's records: the family and the table's id
+NUMBER_BYTES: Final = 8
+INHERITED: Final = keys.INHERITED_FAMILIES
+
+
+def list_forks(cursor: StoreCursor) -> dict[bytes, Fork]:
+    """The forks of a store, by table."""
+    records = cursor.scan(keys.FORKS, prefix_end(keys.FORKS))
+    return {key[1:]: decode_fork(key[1:], raw) for key, raw in records}
+
+
+class ForkedRecords:
+    """The records of a store, and for each fork those of its base."""
+
+    def __init__(self, store: Readable, forks: Mapping[bytes, Fork]) -> None:
+        self._store = store
+        self._forks = forks
+
+    def get(self, key: bytes) -> bytes | None:
+        if key[1:PREFIX_BYTES] not in self._forks or key[:1] not in INHERITED:
+            return self._store.get(key)
+        return self.cursor().get(key)
+
+    def cursor(self) -> StoreCursor:
+        own = self._store.cursor()
+        return ForkedCursor(own, self._forks) if self._forks else own
+
+
+class ForkedCursor:
+    """The same as of a moment."""
+
+    def __init__(self, own: StoreCursor, forks: Mapping[bytes, Fork]) -> None:
+        self._own = own
+        self._forks = forks
+        self._since: dict[Fork, list[Record]] = {}
+        self._apart: dict[Fork, bool] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        fork = self._fork(key)
+        family = key[:1]
+        if fork is None or family not in INHERITED:
+            return self._own.get(key)
+        own = self._own.get(key)
+        if own is not None:
+            return own
+        if family == keys.LIVE:
+            return None if self._is_masked(key) else self._inherited_entry(fork, _moved(key, fork.base))
+        if family == keys.OLDEST:
+            of_base = self.get(_moved(key, fork.base))
+            return None if of_base is None else min(of_base, keys.encode_version(fork.version))
+        if family in (keys.INLINED, keys.APPS):
+            return self.get(_moved(key, fork.base))
+        has = _has(fork, family, key) and not (family in keys.OF_THE_LOG and self._is_apart(fork))
+        return self.get(_moved(key, fork.base)) if has else None
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[Record]:
+        fork = self._forked(start, end)
+        if fork is None:
+            return self._own.scan(start, end)
+        return _first_of_each(merge(self._own.scan(start, end), self._inherited(fork, start, end), key=itemgetter(0)))
+
+    def scan_back(self, start: bytes, end: bytes) -> Iterator[Record]:
+        fork = self._forked(start, end)
+        if fork is None:
+            return self._own.scan_back(start, end)
+        if start[:1] in (keys.LIVE, keys.SPANS, keys.IMPORTS):
+            return reversed(list(self.scan(start, end)))
+        if start[:1] in keys.OF_THE_LOG and self._is_apart(fork):
+            return self._own.scan_back(start, end)
+        low, high = self._of_base(fork, start, end)
+        older = ((_moved(key, fork.raw_id), raw) for key, raw in self.scan_back(low, high))
+        both = merge(self._own.scan_back(start, end), older, key=itemgetter(0), reverse=True)
+        return _first_of_each(both)
+
+    def _fork(self, key: bytes) -> Fork | None:
+        fork = self._forks.get(key[1:PREFIX_BYTES])
+        return None if fork is None or fork.is_gone else fork
+
+    def _forked(self, start: bytes, end: bytes) -> Fork | None:
+        """The fork whose records a range is within, if there is one."""
+        fork = self._fork(start)
+        if fork is None or start[:1] not in keys.INHERITED_RANGES or end > prefix_end(start[:PREFIX_BYTES]):
+            return None
+        return fork
+
+    def _inherited(self, fork: Fork, start: bytes, end: bytes) -> Iterator[Record]:
+        family = start[:1]
+        if family == keys.LIVE:
+            yield from self._inherited_entries(fork, start, end)
+            return
+        if family == keys.IMPORTS:
+            for key, raw in self.scan(_moved(start, fork.base), _end_of_base(fork, start, end)):
+                if self.get(keys.live_of_import(own := _moved(key, fork.raw_id))) is not None:
+                    yield own, raw
+            return
+        if family in keys.OF_THE_LOG and self._is_apart(fork):
+            return
+        for key, raw in self.scan(*self._of_base(fork, start, end)):
+            if _has(fork, family, key):
+                yield _moved(key, fork.raw_id), raw
+
+    def _of_base(self, fork: Fork, start: bytes, end: bytes) -> tuple[bytes, bytes]:
+        """The range of the base's records, which ends where the fork began."""
+        family, high = start[:1], _end_of_base(fork, start, end)
+        if family == keys.SPANS:
+            return _moved(start, fork.base), high
+        last = {keys.TIMES: fork.time_us, keys.SCHEMAS: fork.schema_version}.get(family, fork.version)
+        return _moved(start, fork.base), min(high, family + fork.base + keys.encode_version(last + 1))
+
+    def _is_apart(self, fork: Fork) -> bool:
+        """Whether the fork keeps no version as old as its base any more, and has lost the commits behind it."""
+        if fork not in self._apart:
+            oldest = self._own.get(keys.oldest_key(fork.raw_id))
+            is_past = oldest is not None and keys.decode_version(oldest) > fork.version
+            first = keys.commit_key(fork.raw_id, fork.version + 1)
+            self._apart[fork] = is_past and self._own.get(first) is None
+        return self._apart[fork]
+
+    # -- the entries that were live at the base version
+
+    def _is_masked(self, key: bytes) -> bool:
+        return self._own.get(keys.mask_of_live(key)) is not None
+
+    def _inherited_entries(self, fork: Fork, start: bytes, end: bytes) -> Iterator[Record]:
+        masks = self._own.scan(keys.mask_of_live(start), keys.mask_of_live(end))
+        masked = next(masks, None)
+        low, high = _moved(start, fork.base), _end_of_base(fork, start, end)
+        still = ((key, raw) for key, raw in self.scan(low, high) if decode_stored(raw).added <= fork.version)
+        since = self._taken_out_since(fork, low, high)
+        for key, raw in _first_of_each(merge(still, since, key=itemgetter(0))):
+            own = _moved(key, fork.raw_id)
+            while masked is not None and masked[0][1:] < own[1:]:
+                masked = next(masks, None)
+            if masked is None or masked[0][1:] != own[1:]:
+                yield own, raw
+
+    def _taken_out_since(self, fork: Fork, low: bytes, high: bytes) -> Sequence[Record]:
+        """What the base has taken out of a range since the fork began, as it was while it was live, in order."""
+        past = keys.past_from(fork.base, fork.version + 1), prefix_end(keys.past_prefix(fork.base))
+        last = next(iter(self.scan_back(*past)), None)
+        if last is None:
+            return ()
+        place = low[: low.find(b"\x00", PREFIX_BYTES) + 1]  # the partition, if the range is within one
+        if place and (high.startswith(place) or high == place[:-1] + b"\x01"):
+            partition = keys.partition_of(low)
+            records = sorted(self._spanning(fork, partition, keys.removed_of_past(last[0])))
+        else:
+            if fork not in self._since:
+                lives = (decode_live(raw)[0] for _, raw in self.scan(*past))
+                self._since[fork] = sorted(
+                    (_live_key(fork.base, live.entry), encode_live(live))
+                    for live in lives
+                    if live.added <= fork.version
+                )
+            records = self._since[fork]
+        return records[bisect_left(records, (low,)) : bisect_left(records, (high,))]
+
+    def _spanning(self, fork: Fork, partition: str, removed_max: int) -> Iterator[Record]:
+        """The same of one partition, records by the spans that held the base version."""
+        length = len(partition.encode())
+        for start, end in keys.span_ranges(fork.base, partition, fork.version, removed_max):
+            for key, _ in self.scan(start, end):
+                removed, added, tail = keys.decode_span(key, length)
+                if added <= fork.version:
+                    raw = self.get(keys.past_of_span(fork.base, partition, removed, tail))
+                    if raw is not None:
+                        live_key = keys.live_prefix(fork.base) + partition.encode() + b"\x00" + tail
+                        yield live_key, encode_live(decode_live(raw)[0])
+
+    def _inherited_entry(self, fork: Fork, key: bytes) -> bytes | None:
+        """One entry of the base as it was at the base version."""
+        raw = self.get(key)
+        if raw is not None and decode_stored(raw).added <= fork.version:
+            return raw
+        return next((raw for _, raw in self._taken_out_since(fork, key, key + b"\x00")), None)
+
+
+def _has(fork: Fork, family: bytes, key: bytes) -> bool:
+    """Whether a record with such a key is one that a fork has of its base."""
+    if family == keys.SPANS:
+        return keys.removed_of_span(key) <= fork.version
+    last = {keys.TIMES: fork.time_us, keys.SCHEMAS: fork.schema_version}.get(family, fork.version)
+    return keys.decode_version(key[PREFIX_BYTES : PREFIX_BYTES + NUMBER_BYTES]) <= last
+
+
+def _live_key(table: bytes, entry: Entry) -> bytes:
+    return keys.live_key(table, entry.partition, entry.bucket, entry.path)
+
+
+def _moved(key: bytes, table: bytes) -> bytes:
+    """The key of the same record of another table."""
+    return key[:1] + table + key[PREFIX_BYTES:]
+
+
+def _end_of_base(fork: Fork, start: bytes, end: bytes) -> bytes:
+    prefix = start[:PREFIX_BYTES]
+    return _moved(end, fork.base) if end.startswith(prefix) else prefix_end(start[:1] + fork.base)
+
+
+def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:
+    """The first record of each key: the fork's own comes before that of its base."""
+    for _, same in groupby(records, key=itemgetter(0)):
+        yield next(same)

@@ -1,0 +1,136 @@
+"""Branch, fork, what a commit on a branch declared <-> bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from metaservice.core.table.branches import Branch
+from metaservice.core.table.model import Change, Operation, Principal, Read, Scope
+from protos.laketx.storage.v1 import records_pb2 as pb
+
+ReadsOf = Callable[[Sequence[bytes]], tuple[Read, ...]]  # from the wire's messages
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """What a fork has of its base: everything up to a version, its time and its version of the schema.
+
+    `root` is the table that has no base; the files of all its forks lie in its folder. `branch` is empty for a clone.
+    `holds`: older versions of the base of which the fork restored files. `is_gone`: its records are
+    purged; it still says in whose folder its files were.
+    """
+
+    raw_id: bytes
+    base: bytes
+    version: int
+    time_us: int
+    schema_version: int
+    root: bytes
+    branch: str = ""
+    holds: tuple[int, ...] = ()
+    is_dropped: bool = False
+    is_merged: bool = False
+    left_out: tuple[int, ...] = ()  # of a merged fork: its versions whose files no other table has
+    is_gone: bool = False
+
+
+def encode_branch(branch: Branch) -> bytes:
+    return pb.BranchRecord(
+        name=branch.name,
+        branch_id=branch.branch_id,
+        parent=branch.parent,
+        time_us=branch.time_us,
+        principal=branch.principal.name,
+        client=branch.principal.client,
+        comment=branch.comment,
+        expire_us=branch.expire_us,
+        digest=branch.digest,
+    ).SerializeToString()
+
+
+def decode_branch(raw: bytes) -> Branch:
+    record = pb.BranchRecord.FromString(raw)
+    return Branch(
+        record.name,
+        record.branch_id,
+        record.parent,
+        record.time_us,
+        Principal(record.principal, record.client),
+        record.comment,
+        record.expire_us,
+        record.digest,
+    )
+
+
+def encode_fork(fork: Fork) -> bytes:
+    return pb.ForkRecord(
+        base=fork.base,
+        version=fork.version,
+        time_us=fork.time_us,
+        schema_version=fork.schema_version,
+        root=fork.root,
+        branch=fork.branch,
+        holds=fork.holds,
+        is_dropped=fork.is_dropped,
+        is_merged=fork.is_merged,
+        left_out=fork.left_out,
+        is_gone=fork.is_gone,
+    ).SerializeToString()
+
+
+def decode_fork(raw_id: bytes, raw: bytes) -> Fork:
+    record = pb.ForkRecord.FromString(raw)
+    return Fork(
+        raw_id,
+        record.base,
+        record.version,
+        record.time_us,
+        record.schema_version,
+        record.root,
+        record.branch,
+        tuple(record.holds),
+        record.is_dropped,
+        record.is_merged,
+        tuple(record.left_out),
+        record.is_gone,
+    )
+
+
+def encode_declared(change: Change) -> bytes:
+    """What the log's record of the commit doesn't have."""
+    record = pb.DeclaredRecord(
+        reads=[read.wire.SerializeToString() for read in change.reads if read.wire is not None],
+        app_ids_read=change.app_ids_read,
+        app_versions=[pb.AppVersionRecord(app_id=app_id, version=version) for app_id, version in change.app_versions],
+        others_read=not change.others_blind,
+        others_no_insert=not change.others_insert,
+        others_change_data=change.others_change_data,
+        restore_version=change.restore_version,
+    )
+    if change.scope is not None:
+        record.has_scope, record.scope_written = True, change.scope.written
+        record.scope_all = change.scope.partitions is None
+        record.scope_partitions.extend(sorted(change.scope.partitions or ()))
+    return record.SerializeToString()
+
+
+def decode_declared(raw: bytes, table_id: str, operation: Operation, read_version: int, reads_of: ReadsOf) -> Change:
+    """The change without what it added."""
+    record = pb.DeclaredRecord.FromString(raw)
+    change = Change(
+        table_id,
+        operation,
+        read_version,
+        reads_of(record.reads),
+        tuple(record.app_ids_read),
+        tuple((app.app_id, app.version) for app in record.app_versions),
+        others_blind=not record.others_read,
+        others_insert=not record.others_no_insert,
+        others_change_data=record.others_change_data,
+        restore_version=record.restore_version,
+    )
+    if record.has_scope:
+        partitions = None if record.scope_all else frozenset(record.scope_partitions)
+        change.scope = Scope(partitions, record.scope_written)
+    return change

@@ -1,0 +1,308 @@
+"""Random histories over a lake, its branches, branches of those, and clones, against plain dicts.
+
+Every version of every table on every line is read and compared. A merge is compared with the effects of the branch's
+commits on the parent, in their order; one that is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from laketx import Lake, connect
+from laketx.branch import MergeRefusedError
+from laketx.table import Table
+from metaservice.client import GoneError
+
+Row = dict[str, Any]
+Rows = dict[int, Row]
+Effect = tuple[str, Any]  # ("put", rows), ("gone", ids), ("clear", partition or None), ("same", None)
+
+TABLES = {
+    "shop.keyed": {"primary_key": ["id", "p"], "partition_by": ["p"], "buckets": 2, "key_scope": "partition"},
+    "shop.plain": {},
+}
+SCHEMA = pa.schema({"id": pa.int64(), "p": pa.int32(), "v": pa.int64()})
+PROFILES = ("maxcompute", "row_level", "delta_serializable")
+
+
+def applied(rows: Rows, effect: Effect) -> Rows:
+    what, given = effect
+    if what == "put":
+        return {**rows, **given}
+    if what == "gone":
+        return {one: row for one, row in rows.items() if one not in given}
+    if what == "clear":
+        return {} if given is None else {one: row for one, row in rows.items() if row["p"] != given}
+    if what == "all":
+        for one in given:
+            rows = applied(rows, one)
+    return dict(rows)
+
+
+@dataclass
+class Line:
+    """One table on one line: its rows, those of each version, and what was committed since its base."""
+
+    name: str
+    rows: Rows = field(default_factory=dict)
+    at: dict[int, Rows] = field(default_factory=dict)
+    done: list[Effect] = field(default_factory=list)
+
+    def did(self, version: int, effect: Effect) -> None:
+        self.rows = applied(self.rows, effect)
+        self.at[version] = dict(self.rows)
+        self.done.append(effect)
+
+    def did_all(self, version: int, effects: list[Effect]) -> None:
+        """One commit with several effects."""
+        self.did(version, ("all", effects))
+
+    def forked(self, name: str, version: int) -> Line:
+        kept = {one: dict(rows) for one, rows in self.at.items() if one <= version}
+        return Line(name, dict(self.at[version]), kept)
+
+
+class World:
+    """A lake and what it must show."""
+
+    def __init__(self, lake: Lake, seed: int) -> None:
+        self.lake = lake
+        self.chance = random.Random(seed)
+        self.fresh = 0
+        self.lines: dict[str, dict[str, Line]] = {"": {}}  # by branch, of those that were asked for there
+        self.left: dict[str, dict[str, Line]] = {}  # what the parent's tables were when a branch left
+        self.parents: dict[str, str] = {}
+        self.clones: list[Line] = []
+        self.merged = self.refused = self.forward = 0
+        profile = self.chance.choice(PROFILES)
+        for name, options in TABLES.items():
+            lake.create_table(name, "id bigint, p int, v bigint", profile=profile, **options)  # type: ignore[arg-type]
+            self.lines[""][name] = Line(name, at={0: {}})
+
+    # -- lines
+
+    def line(self, branch: str, name: str) -> Line:
+        """A table on a branch; the first look forks it."""
+        known = self.lines[branch].get(name)
+        if known is None:
+            before = self.left[branch][name]
+            known = self.lines[branch][name] = before.forked(f"{name}@{branch}", max(before.at))
+        return known
+
+    def some_line(self) -> Line:
+        if self.clones and self.chance.random() < 0.15:
+            return self.chance.choice(self.clones)
+        branch = self.chance.choice(list(self.lines))
+        return self.line(branch, self.chance.choice(list(TABLES)))
+
+    def table(self, line: Line) -> Table:
+        return self.lake.table(line.name)
+
+    # -- operations
+
+    def step(self) -> None:
+        weights = {
+            self.insert: 8, self.update: 5, self.delete: 4, self.overwrite: 2, self.compact: 3, self.restore: 1,
+            self.branch: 4, self.merge: 4, self.drop: 1, self.clone: 1, self.look: 5,
+        }  # fmt: skip
+        self.chance.choices(list(weights), list(weights.values()))[0]()
+
+    def insert(self) -> None:
+        line = self.some_line()
+        rows: Rows = {}
+        for _ in range(self.chance.randint(1, 4)):
+            row = self._row()
+            if "keyed" in line.name and line.rows and self.chance.random() < 0.4:
+                row = dict(self.chance.choice(list(line.rows.values()))) | {"v": row["v"]}
+            rows[row["id"]] = row
+        table = self.table(line)
+        done = table.insert(pa.Table.from_pylist(list(rows.values()), schema=SCHEMA))
+        line.did(done.version, ("put", rows))
+
+    def _row(self) -> Row:
+        self.fresh += 1
+        return {"id": self.fresh, "p": self.chance.randint(0, 2), "v": self.chance.randint(0, 99)}
+
+    def _chosen(self, line: Line) -> list[int]:
+        return self.chance.sample(list(line.rows), min(len(line.rows), self.chance.randint(1, 3)))
+
+    def update(self) -> None:
+        line = self.some_line()
+        chosen = self._chosen(line)
+        if not chosen:
+            return
+        done = self.table(line).update({"v": "v + 100"}, where=f"id in ({', '.join(map(str, chosen))})")
+        images = {one: line.rows[one] | {"v": line.rows[one]["v"] + 100} for one in chosen}
+        line.did(done.version, ("put", images))
+
+    def delete(self) -> None:
+        line = self.some_line()
+        chosen = self._chosen(line)
+        if not chosen:
+            return
+        done = self.table(line).delete(f"id in ({', '.join(map(str, chosen))})")
+        line.did(done.version, ("gone", set(chosen)))
+
+    def overwrite(self) -> None:
+        line = self.some_line()
+        if "keyed" not in line.name:
+            done = self.table(line).truncate()
+            line.did(done.version, ("clear", None))
+            return
+        row = self._row()
+        done = self.table(line).overwrite([row], partition="dynamic")
+        line.did_all(done.version, [("clear", row["p"]), ("put", {row["id"]: row})])
+
+    def compact(self) -> None:
+        line = self.some_line()
+        table = self.table(line)
+        before = table.meta.head_version
+        table.compact(self.chance.choice(["minor", "major"]))
+        head = table.refresh().meta.head_version
+        for version in range(before + 1, head + 1):
+            line.did(version, ("same", None))
+
+    def restore(self) -> None:
+        line = self.some_line()
+        version = self.chance.choice(list(line.at))
+        try:
+            done = self.table(line).restore(version=version)
+        except GoneError:
+            return
+        line.rows = dict(line.at[version])
+        line.at[done.version] = dict(line.rows)
+        line.done.append(("restore", None))
+
+    def branch(self) -> None:
+        if len(self.lines) > 4:
+            return
+        parent = self.chance.choice(list(self.lines))
+        name = f"b{self.fresh}_{len(self.lines)}"
+        if name in self.lines:
+            return
+        self.lake.branch(name, parent=parent)
+        self.left[name] = {
+            one: Line(one, dict(line.rows), {v: dict(r) for v, r in line.at.items()})
+            for one in TABLES
+            for line in [self.line(parent, one)]
+        }
+        self.lines[name], self.parents[name] = {}, parent
+
+    def _leaf(self) -> str | None:
+        leaves = [one for one in self.parents if one not in self.parents.values()]
+        return self.chance.choice(leaves) if leaves else None
+
+    def merge(self) -> None:
+        branch = self._leaf()
+        if branch is None:
+            return
+        parent = self.parents[branch]
+        keep = self.chance.random() < 0.3
+        handle = self.lake.branch(branch)
+        would = handle.merge(dry_run=True)
+        heads = {one: self.lake.table(self.line(parent, one).name).meta.head_version for one in TABLES}
+        if any(one.reason for one in would):
+            with pytest.raises(MergeRefusedError):
+                handle.merge(keep=keep)
+            assert heads == {one: self.lake.table(self.line(parent, one).name).meta.head_version for one in TABLES}
+            self.refused += 1
+            return
+        assert handle.merge(keep=keep) == would
+        self.merged += 1
+        for name, line in self.lines[branch].items():
+            above = self.line(parent, name)
+            effects = [one for one in line.done if one[0] != "same"]
+            forward = heads[name] == max(self.left[branch][name].at)
+            self.forward += forward and bool(line.done)
+            for effect in line.done if forward else effects:
+                assert effect[0] != "restore" or forward
+                heads[name] += 1
+                if effect[0] == "restore":
+                    above.rows = dict(line.at[heads[name]])
+                    above.at[heads[name]] = dict(above.rows)
+                    above.done.append(effect)
+                else:
+                    above.did(heads[name], effect)
+        del self.lines[branch]
+        if keep:
+            self.left[branch] = {
+                one: Line(one, dict(line.rows), {v: dict(r) for v, r in line.at.items()})
+                for one in TABLES
+                for line in [self.line(parent, one)]
+            }
+            self.lines[branch] = {}
+        else:
+            del self.parents[branch], self.left[branch]
+        self.look_at_all(parent)
+
+    def drop(self) -> None:
+        branch = self._leaf()
+        if branch is None or self.chance.random() < 0.5:
+            return
+        self.lake.branch(branch).drop()
+        del self.lines[branch], self.parents[branch], self.left[branch]
+
+    def clone(self) -> None:
+        line = self.some_line()
+        version = self.chance.choice(list(line.at))
+        name = f"shop.clone{self.fresh}_{len(self.clones)}_{'keyed' if 'keyed' in line.name else 'plain'}"
+        self.lake.clone_table(line.name, name, version=version)
+        self.clones.append(line.forked(name, version))
+
+    # -- reads
+
+    def look(self) -> None:
+        line = self.some_line()
+        self.check(line, self.chance.choice(list(line.at)))
+
+    def look_at_all(self, branch: str) -> None:
+        for name in TABLES:
+            line = self.line(branch, name)
+            self.check(line, max(line.at))
+
+    def check(self, line: Line, version: int) -> None:
+        table = self.table(line)
+        found = {row["id"]: row for row in table.to_arrow(version=version).to_pylist()}
+        assert found == line.at[version], (line.name, version)
+        assert len(found) == table.to_arrow(version=version).num_rows
+
+    def check_everything(self) -> None:
+        for branch in list(self.lines):
+            for name in TABLES:
+                line = self.line(branch, name)
+                assert self.table(line).meta.head_version == max(line.at), line.name
+                for version in line.at:
+                    self.check(line, version)
+        for line in self.clones:
+            for version in line.at:
+                self.check(line, version)
+        problems = [problem for part in self.lake.client.check() for problem in part.problems]
+        assert problems == []
+
+
+def run(folder: Path, seed: int, steps: int) -> World:
+    with connect(folder) as lake:
+        world = World(lake, seed)
+        for _ in range(steps):
+            world.step()
+        world.check_everything()
+        return world
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_line_shows_its_rows(tmp_path: Path, seed: int) -> None:
+    world = run(tmp_path, seed, steps=80)
+    assert world.merged + world.refused > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_every_line_shows_its_rows_in_many_histories(tmp_path: Path, seed: int) -> None:
+    world = run(tmp_path, seed, steps=250)
+    assert world.merged + world.refused > 0

@@ -1,0 +1,243 @@
+"""Branches over the wire: rights, refusals, old clients, kills, and the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from laketx import Lake, connect
+from laketx.branch import MergeRefusedError
+from metaservice.client import AlreadyExistsError, BlockedError, InvalidError, MetaClient, NotFoundError
+from protos.laketx.v1 import catalog_pb2
+from tests.conformance.play import new_uuid7
+from tests.integration.callers import Caller, Guarded, append, create, guarded
+from tests.integration.service import Service, reason_of, service
+from tests.integration.terminal import Shell
+
+ROWS = [{"id": 1, "v": 10}, {"id": 2, "v": 20}]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with connect(tmp_path_factory.mktemp("lake")) as lake:
+        yield lake
+
+
+@pytest.fixture(scope="module")
+def guards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded(tmp_path_factory.mktemp("rights") / "data") as made:
+        made.owner.call("CatalogService/CreateNamespace", name="shop", request_id=new_uuid7())
+        yield made
+
+
+def test_a_table_on_a_branch_has_the_rights_of_its_parents(guards: Guarded) -> None:
+    owner, knows = guards.owner, (("x-laketx-features", "forks"),)
+    reader, stranger = (guards.caller(guards.token(name), knows) for name in ("reader", "stranger"))
+    table_id = create(owner, "shop.mine")
+    guards.grant("user:reader", "reader", table_id=table_id)
+    owner.call("CatalogService/CreateBranch", request_id=new_uuid7(), name="rights")
+    assert stranger.outcome("CatalogService/GetTable", name="shop.mine@rights") == "TABLE_UNKNOWN"
+    fork = reader.call("CatalogService/GetTable", name="shop.mine@rights").table
+    assert fork.folder_id == table_id
+    assert stranger.outcome("CatalogService/GetTable", table_id=fork.table_id) == "TABLE_UNKNOWN"
+    assert not stranger.call("CatalogService/GetBranch", name="rights").tables
+    assert [one.name for one in reader.call("CatalogService/GetBranch", name="rights").tables] == ["shop.mine"]
+    append(owner, fork.table_id, features=["forks"])
+    assert merge(reader) == "ROLE_MISSING"
+    assert reader.outcome("CatalogService/DropBranch", name="rights") == "ROLE_MISSING"
+    assert reader.outcome("CatalogService/ExtendBranch", name="rights", keep_ms=10_000) == "ROLE_MISSING"
+    assert reader.outcome("CatalogService/CreateBranch", request_id=new_uuid7(), name="other") == "ROLE_MISSING"
+    clone = {"request_id": new_uuid7(), "table_id": table_id, "name": "shop.copy"}
+    assert reader.outcome("CatalogService/CloneTable", **clone) in ("ROLE_MISSING", "NAMESPACE_UNKNOWN")
+    guards.grant("user:reader", "writer", table_id=table_id)
+    assert merge(reader) == "ok"
+
+
+def merge(caller: Caller) -> str:
+    return caller.outcome("CatalogService/MergeBranch", txn_id=new_uuid7(), name="rights", validate_only=False)
+
+
+def test_a_client_that_does_not_know_forks_is_refused(tmp_path: Path) -> None:
+    with service(tmp_path / "data") as (running, stubs), lake_of(running, tmp_path) as lake:
+        table = lake.create_table("old.t", "id bigint, day string", partition_by=["day"])
+        table.append([{"id": 1, "day": "1"}])
+        fork = lake.branch("old").table("old.t")
+        with pytest.raises(grpc.RpcError) as caught:
+            stubs.catalog.GetTable(catalog_pb2.GetTableRequest(table_id=fork.meta.table_id))
+        assert reason_of(caught.value) == "CLIENT_TOO_OLD"
+        with pytest.raises(grpc.RpcError) as caught:
+            stubs.append(fork.meta.table_id)
+        assert reason_of(caught.value) == "CLIENT_TOO_OLD"
+
+
+@pytest.mark.parametrize("name", ["", "main", "7", "a b", "a@b", "-a", "x" * 65, "ä"])
+def test_names_that_no_branch_can_have(lake: Lake, name: str) -> None:
+    with pytest.raises(InvalidError) as caught:
+        lake.client.create_branch(name)
+    assert caught.value.reason == "BRANCH_NAME_INVALID"
+
+
+def test_calls_that_name_what_is_not_there(lake: Lake) -> None:
+    lake.create_table("there.t", "id bigint")
+    branch = lake.branch("there")
+    lake.create_table("there.later", "id bigint")
+    with pytest.raises(NotFoundError):
+        lake.table("there.t@nowhere")
+    with pytest.raises(NotFoundError):
+        branch.table("there.later")
+    assert "there.later" not in branch.tables()
+    with pytest.raises(NotFoundError):
+        lake.create_table("there.new@nowhere", "id bigint")
+    with pytest.raises(AlreadyExistsError):
+        lake.client.create_branch("THERE")
+    with pytest.raises(AlreadyExistsError):
+        branch.create_table("there.t", "id bigint")
+    with pytest.raises(BlockedError) as caught:
+        lake.rename_table("there.t@there", "there.u@there")
+    assert caught.value.reason == "RENAME_ON_BRANCH"
+    with pytest.raises(InvalidError):
+        lake.clone_table("there.t", "there.copy@there")
+    assert [one for one in lake.tables("there") if "@" in one] == []
+    branch.drop()
+
+
+def test_a_drop_on_a_branch_is_the_parents_with_the_merge(lake: Lake) -> None:
+    for name in ("drops.a", "drops.b"):
+        lake.create_table(name, "id bigint, v bigint").append(ROWS)
+    branch = lake.branch("drops")
+    branch.drop_table("drops.a")
+    assert branch.tables("drops") == ["drops.b"]
+    with pytest.raises(NotFoundError):
+        branch.table("drops.a")
+    assert lake.tables("drops") == ["drops.a", "drops.b"]
+    branch.merge()
+    assert lake.tables("drops") == ["drops.b"]
+
+
+def test_a_drop_of_a_table_that_changed_is_refused(lake: Lake) -> None:
+    table = lake.create_table("kept.a", "id bigint, v bigint")
+    branch = lake.branch("kept")
+    branch.drop_table("kept.a")
+    table.append(ROWS)
+    with pytest.raises(MergeRefusedError) as caught:
+        branch.merge()
+    assert [one.reason for one in caught.value.tables] == ["MERGE_NEEDS_UNCHANGED_PARENT"]
+    assert lake.tables("kept") == ["kept.a"]
+
+
+def test_an_alteration_goes_with_its_rows_or_not_at_all(lake: Lake) -> None:
+    table = lake.create_table("alter.t", "id bigint, v bigint")
+    table.append(ROWS)
+    branch = lake.branch("alter")
+    branch.table("alter.t").add_columns("note string")
+    branch.table("alter.t").append([{"id": 3, "v": 30, "note": "new"}])
+    other = lake.branch("other")
+    other.table("alter.t").add_columns("mark string")
+    branch.merge()
+    assert sorted(row["note"] or "" for row in lake.table("alter.t").to_arrow().to_pylist()) == ["", "", "new"]
+    with pytest.raises(MergeRefusedError) as caught:
+        other.merge()
+    assert [one.reason for one in caught.value.tables] == ["MERGE_NEEDS_UNCHANGED_PARENT"]
+
+
+def test_rows_in_commits_and_increments_of_a_fork(lake: Lake) -> None:
+    table = lake.create_table("inc.t", "id bigint, v bigint", primary_key=["id"])
+    table.insert(arrow(ROWS))
+    branch = lake.branch("inc")
+    fork = branch.table("inc.t")
+    fork.insert(arrow([{"id": 1, "v": 11}, {"id": 3, "v": 30}]))
+    fork.delete("id = 2")
+
+    def changes(since: int) -> list[tuple[Any, ...]]:
+        found = fork.to_arrow(since=since, mode="changes").to_pylist()
+        return sorted((row["id"], row["v"], row["_change_type"]) for row in found)
+
+    assert changes(1) == [(1, 10, "update_preimage"), (1, 11, "update_postimage"), (2, 20, "delete"), (3, 30, "insert")]
+    assert changes(0) == [(1, 11, "insert"), (3, 30, "insert")]
+    branch.merge()
+    assert sorted((row["id"], row["v"]) for row in lake.table("inc.t").to_arrow().to_pylist()) == [(1, 11), (3, 30)]
+
+
+def test_a_check_that_does_not_hold_stops_the_merge(lake: Lake) -> None:
+    lake.create_table("wap.t", "id bigint, v bigint")
+    with lake.branch("wap") as branch:
+        branch.table("wap.t").append([{"id": 1, "v": -1}])
+        with pytest.raises(MergeRefusedError, match="check 1 of 1"):
+            branch.merge(checks=[lambda b: b.table("wap.t").to_arrow(where="v < 0").num_rows == 0])
+        assert lake.table("wap.t").to_arrow().num_rows == 0
+        branch.table("wap.t").update({"v": "1"})
+        branch.merge(checks=[lambda b: b.table("wap.t").to_arrow(where="v < 0").num_rows == 0])
+    assert lake.table("wap.t").to_arrow().to_pylist() == [{"id": 1, "v": 1}]
+    assert "wap" not in lake.branches()
+
+
+def test_an_application_writes_once_on_either_line(lake: Lake) -> None:
+    table = lake.create_table("app.t", "id bigint, v bigint")
+    table.append(ROWS[:1], app_id="job", app_version=1)
+    branch = lake.branch("app")
+    fork = branch.table("app.t")
+    fork.append(ROWS[:1], app_id="job", app_version=1)
+    fork.append(ROWS[1:], app_id="job", app_version=2)
+    assert fork.to_arrow().num_rows == 2
+    table.append(ROWS[1:], app_id="job", app_version=2)
+    [done] = branch.merge()
+    assert done.commits == 0
+    assert lake.table("app.t").to_arrow().num_rows == 2
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    with service(tmp_path / "data") as (running, _), lake_of(running, tmp_path) as lake:
+        shell = Shell(running.address)
+        lake.create_table("shop.t", "id bigint, v bigint").append(ROWS)
+        assert shell.run("branch", "create", "etl", "--keep", "172800", "--comment", "nightly").code == 0
+        lake.branch("etl").table("shop.t").update({"v": "0"}, where="id = 1")
+        listed = json.loads(shell.run("branch", "list", "-o", "json").out)
+        assert [(one["name"], one["comment"]) for one in listed] == [("etl", "nightly")]
+        assert "1 commit" in shell.run("branch", "show", "etl").out
+        assert shell.run("branch", "merge", "etl", "--dry-run").code == 0
+        assert lake.table("shop.t").meta.head_version == 1
+        lake.table("shop.t").delete("id = 2")
+        lost = shell.run("branch", "merge", "etl")
+        assert (lost.code, "MERGE_REFUSED" in lost.err) == (4, True)
+        assert shell.run("branch", "extend", "etl", "--keep", "2592000").code == 0
+        assert shell.run("branch", "drop", "etl", "--yes").code == 0
+        assert shell.run("table", "clone", "shop.t", "shop.copy", "--version", "1").code == 0
+        assert lake.table("shop.copy").to_arrow().num_rows == 2
+
+
+def test_branches_and_forks_survive_a_kill(tmp_path: Path) -> None:
+    with service(tmp_path / "data") as (running, _), lake_of(running, tmp_path) as lake:
+        lake.create_table("kill.t", "id bigint, v bigint", primary_key=["id"]).insert(arrow(ROWS))
+        fork = lake.branch("kill").table("kill.t")
+        fork.insert(arrow([{"id": 3, "v": 30}]))
+        running.kill()
+        running.start()
+        assert fork.refresh().to_arrow().num_rows == 3
+        lake.branch("kill").merge()
+        running.kill()
+        running.start()
+        assert lake.table("kill.t").to_arrow().num_rows == 3
+        assert [problem for part in lake.client.check() for problem in part.problems] == []
+
+
+def arrow(rows: list[dict[str, int]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=pa.schema({"id": pa.int64(), "v": pa.int64()}))
+
+
+def lake_of(running: Service, folder: Path) -> Lake:
+    return connect(f"laketx://{running.address}", warehouse=str(folder / "files"))
+
+
+def test_a_branch_of_a_client_is_made_once(lake: Lake) -> None:
+    client: MetaClient = lake.client
+    request_id = new_uuid7()
+    first = client.create_branch("once", request_id=request_id)
+    assert client.create_branch("once", request_id=request_id) == first
+    assert client.drop_branch("once").dropped
+    assert not client.drop_branch("once").dropped

@@ -1,0 +1,92 @@
+"""Bugs of branches and clones."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+SERVICE = "metaservice/service/"
+PURGE = ("tests/branches/test_purge.py",)
+HISTORIES = ("tests/branches/test_histories.py",)
+OF_SERVICE = ("tests/branches/test_service.py",)
+CONFLICTS = ("tests/branches/test_conflicts.py",)
+
+BUGS: Final = (
+    Bug(
+        "a fork shows entries that its parent added after the branch began",
+        "metaservice/store/forks.py",
+        (("if decode_stored(raw).added <= fork.version)\n", "if decode_stored(raw).added <= fork.version + 1)\n"),),
+        HISTORIES,
+    ),
+    Bug(
+        "a fork forgets entries that its parent took out after the branch began",
+        "metaservice/store/forks.py",
+        (
+            (
+                "        for key, raw in _first_of_each(merge(still, since, ",
+                "        for key, raw in _first_of_each(merge(still, ",
+            ),
+        ),
+        HISTORIES,
+    ),
+    Bug(
+        "an entry that a fork took out comes back",
+        SERVICE + "commit/outcomes.py",
+        (('            batch.put(keys.mask_of_live(live_key), b"")\n', "            pass\n"),),
+        HISTORIES,
+    ),
+    Bug(
+        "two forks give one row id to two rows",
+        SERVICE + "commit/new_files.py",
+        (("    if root is None:  # it was dropped\n", "    if root is None or table.fork is not None:\n"),),
+        PURGE,
+    ),
+    Bug(
+        "a merge is not judged against the parent's commits",
+        SERVICE + "branch/replay.py",
+        (("            conflict = judge(change, parent.meta, winners, ahead)\n", "            conflict = None\n"),),
+        CONFLICTS,
+    ),
+    Bug(
+        "a merge forgets what a commit on the branch had read",
+        "metaservice/store/records/branches.py",
+        (("        reads_of(record.reads),\n", "        (),\n"),),
+        CONFLICTS,
+    ),
+    Bug(
+        "the parent's files of an ended branch are purged with it",
+        SERVICE + "retention/housekeeping.py",
+        (("        return self._state.store.get(mask) is not None\n", "        return False\n"),),
+        PURGE,
+    ),
+    Bug(
+        "files that a merge gave to the parent are purged with the branch",
+        SERVICE + "retention/housekeeping.py",
+        (("fork.is_merged and added not in fork.left_out", "fork.is_merged and added in fork.left_out"),),
+        PURGE,
+    ),
+    Bug(
+        "a table gives up versions that a branch shows",
+        SERVICE + "retention/housekeeping.py",
+        (("branched_us is not None and branched_us < now_us - retain", "branched_us is not None and branched_us < 0"),),
+        PURGE,
+    ),
+    Bug(
+        "files that a branch restored from before it began are purged",
+        SERVICE + "commit/outcomes.py",
+        (("        if restored < fork.version and restored not in fork.holds:\n", "        if restored < 0:\n"),),
+        PURGE,
+    ),
+    Bug(
+        "a client that doesn't know forks writes into the wrong folder",
+        SERVICE + "commit/transactions.py",
+        (
+            (
+                "operation is not Operation.ALTER and FORKS not in known",
+                "operation is Operation.ALTER and FORKS not in known",
+            ),
+        ),
+        OF_SERVICE,
+    ),
+)
