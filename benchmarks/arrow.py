@@ -43,6 +43,9 @@ WRITERS: Final = 16
 PROCESSES: Final = 2  # as many as cores
 FEW: Final = 10
 COMMITS: Final = 10_000
+ROWS_UPDATED: Final = 100_000
+BLOCKS: Final = 4
+UPDATES: Final = 40
 SAMPLED: Final = 10  # every tenth row: callbacks of all would measure the garbage that they make
 UNCOMPACTED: Final = {"compaction.enabled": "false"}
 
@@ -285,12 +288,35 @@ def inlined(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG0
     bench.add(work, over(times["inlined"], times["file"]), unit="times", at_most=2, note=note)
 
 
+def updates(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
+    """One row again and again: every image but the newest is hidden."""
+    table = lake.create_table("bench.updates", "id bigint, v double", properties=UNCOMPACTED)
+    table.append(pa.table({"id": np.arange(scaled(ROWS_UPDATED)), "v": np.zeros(scaled(ROWS_UPDATED))}))
+    blocks = []
+    for block in range(BLOCKS):
+        times = []
+        for number in range(UPDATES):
+            start = time.perf_counter()
+            table.update({"v": float(block * UPDATES + number)}, where="id = 500")
+            times.append((time.perf_counter() - start) * 1_000)
+        blocks.append(statistics.median(times))
+    assert table.to_arrow(where="id = 500").column("v").to_pylist() == [float(BLOCKS * UPDATES - 1)]
+    note = f"blocks of {UPDATES}: {', '.join(f'{one:.0f}' for one in blocks)} ms"
+    bench.add(
+        "update of one row, after 120 of that row, over the first 40",
+        [blocks[-1] / blocks[0]],
+        unit="times",
+        at_most=1.5,
+        note=note,
+    )
+
+
 def count_and_sum(table: pa.Table) -> Any:
     return len(table), pc.sum(table.column("id")).as_py()
 
 
 GROUPS: Final[dict[str, Callable[..., None]]] = {
-    one.__name__: one for one in (clean, deleted, ten, lookup, start, memory, commits, writer, inlined)
+    one.__name__: one for one in (clean, deleted, ten, lookup, start, memory, commits, writer, inlined, updates)
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
-from worker.arrow.scan.plans import ScannedFile, row_ids
+from worker.arrow.scan.plans import ScannedFile, has_one_id, row_ids
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
 from worker.files.position_blocks import within
@@ -39,7 +39,7 @@ def _hide(
     files = sorted(files, key=lambda one: -one.data_version)
     hidden = hidden_ids(table, [(one.file, one.data_version) for one in files], sets)
     for one, found in zip(files, hidden, strict=True):
-        if len(found) < one.file.rows or one.file.carries_row_ids:
+        if len(found) < one.file.rows or (one.file.carries_row_ids and not has_one_id(one.file)):
             yield one._replace(hidden=found or None)
 
 

@@ -28,12 +28,23 @@ class ScannedFile(NamedTuple):
 
 def row_ids(file: common_pb2.DataFile) -> tuple[int, int]:
     """The smallest and the largest id that its rows may have."""
+    if has_one_id(file):
+        return file.row_id_min, file.row_id_max
     first, last = file.first_row_id, file.first_row_id + max(file.rows, 1) - 1
     if not file.carries_row_ids:
         return first, last
     if not file.HasField("row_id_min") or not file.HasField("row_id_max"):
         return 0, max(last, (1 << 62) - 1)
     return min(first, file.row_id_min), max(last, file.row_id_max)
+
+
+def has_one_id(file: common_pb2.DataFile) -> bool:
+    """Whether the file is one row that carries its id, the image of an update.
+
+    With more rows some may lack an id of their own: they have those from `first_row_id` on.
+    """
+    carries = file.carries_row_ids and file.HasField("row_id_min") and file.HasField("row_id_max")
+    return carries and file.rows == 1 and file.row_id_min == file.row_id_max
 
 
 def entries_of(
