@@ -46,6 +46,7 @@ COMMITS: Final = 10_000
 ROWS_UPDATED: Final = 100_000
 BLOCKS: Final = 4
 UPDATES: Final = 40
+WIDE: Final = 2_000  # columns
 SAMPLED: Final = 10  # every tenth row: callbacks of all would measure the garbage that they make
 UNCOMPACTED: Final = {"compaction.enabled": "false"}
 
@@ -311,12 +312,23 @@ def updates(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG0
     )
 
 
+def wide(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
+    names = [f"c{number}" for number in range(WIDE)]
+    table = lake.create_table("bench.wide", ", ".join(f"{name} bigint" for name in names), properties=UNCOMPACTED)
+    given = pa.table({name: list(range(FEW)) for name in names})
+    ways = {"append": lambda: table.append(given), "read": lambda: table.to_arrow(columns=names[7:8])}
+    times = interleaved(ways, runs=RUNS, warm_ups=1)
+    work = {"append": f"{FEW} rows into {WIDE:,} columns", "read": "one column of them"}
+    for name, at_most in (("append", 40), ("read", 30)):
+        bench.add(work[name], [one * 1_000 for one in times[name]], unit="ms", at_most=at_most)
+
+
 def count_and_sum(table: pa.Table) -> Any:
     return len(table), pc.sum(table.column("id")).as_py()
 
 
 GROUPS: Final[dict[str, Callable[..., None]]] = {
-    one.__name__: one for one in (clean, deleted, ten, lookup, start, memory, commits, writer, inlined, updates)
+    one.__name__: one for one in (clean, deleted, ten, lookup, start, memory, commits, writer, inlined, updates, wide)
 }
 
 

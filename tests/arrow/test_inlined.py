@@ -23,13 +23,13 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT, stop
 from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, data_file, reason_of, service
-from worker.arrow.scan.inlined_rows import content_of, joined, rows_in
+from worker.arrow.scan.inlined_rows import content_of, joined, read_columns, rows_in
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import VersionRows
 from worker.arrow.write.staged_files import write_parts
-from worker.base.schema import OP
+from worker.base.schema import OP, ROW_ID
 from worker.commit.stages import Stage
-from worker.files.arrow_types import arrow_schema
+from worker.files.arrow_types import arrow_schema, in_shape
 
 WRITERS = 4
 COLUMNS = (
@@ -73,6 +73,39 @@ def test_contents_of_other_writers_are_joined_row_by_row() -> None:
     for first in range(3):
         found = rows_in(joined([*contents[first:], *contents[:first]]))
         assert found.column("k").to_pylist() == [1, 2] * 3
+
+
+def in_old_format(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(use_legacy_format=True)) as out:
+        out.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def test_wanted_columns_are_those_of_all() -> None:
+    """A stream is read by the ids of columns, or by their names; those that it lacks are NULL in both ways."""
+    chance = random.Random(5)
+    ids = [{b"PARQUET:field_id": str(number).encode()} for number in range(6)]
+    stored = pa.schema(
+        [
+            *(pa.field(f"c{number}", pa.int64(), True, ids[number]) for number in range(4)),
+            pa.field(OP, pa.int8(), True, {b"PARQUET:field_id": b"2147483540"}),
+            pa.field(ROW_ID, pa.int64()),
+        ]
+    )
+    rows = pa.table([pa.array([number, None]).cast(field.type) for number, field in enumerate(stored)], schema=stored)
+    known = [
+        *(pa.field(f"renamed{number}", pa.int64(), True, ids[number]) for number in range(6)),
+        pa.field("c0", pa.int64()),
+        pa.field(OP, pa.int8()),
+        pa.field(ROW_ID, pa.int64()),
+    ]
+    for content in (content_of(rows), in_old_format(rows)):
+        for _ in range(60):
+            wanted = pa.schema(chance.sample(known, chance.randrange(len(known) + 1)))
+            found = read_columns(content, wanted)
+            assert in_shape(found, wanted).equals(in_shape(rows_in(content), wanted))
+            assert len(found) == len(rows)
 
 
 # -- what is inlined ---------------------------------------------------------------------------------------------------

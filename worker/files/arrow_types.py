@@ -44,7 +44,12 @@ WORDS: Final[Sequence[tuple[Callable[[pa.DataType], bool], str]]] = (
 
 def arrow_schema(meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id: bool = False) -> pa.Schema:
     """The Arrow schema of the table's files: ids on columns and fields, everything nullable."""
-    fields = [column_field(one) for one in meta.columns]
+    return _arrow_schema(catalog_pb2.Table(columns=meta.columns).SerializeToString(), with_op, with_row_id)
+
+
+@lru_cache(maxsize=1 << 7)  # a read or a small write needs it several times; wide tables make it slow
+def _arrow_schema(columns: bytes, with_op: bool, with_row_id: bool) -> pa.Schema:
+    fields = [column_field(one) for one in catalog_pb2.Table.FromString(columns).columns]
     if with_op:
         fields.append(pa.field(OP, pa.int8()))
     if with_row_id:
@@ -132,6 +137,8 @@ def field_id(field: pa.Field) -> int | None:
 
 def in_shape(rows: pa.Table, wanted: pa.Schema, names: Mapping[int, str] | None = None) -> pa.Table:
     """The rows with the wanted columns, each found by its id; by the given names if the file has no ids."""
+    if names is None and rows.schema.equals(wanted, check_metadata=True):
+        return rows
     by_id = {field_id(one): at for at, one in enumerate(rows.schema)}
     columns = []
     for field in wanted:

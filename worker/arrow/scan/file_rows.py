@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
-from worker.arrow.scan.inlined_rows import Content, rows_in
+from worker.arrow.scan.inlined_rows import Content, read_columns
 from worker.arrow.scan.plans import WrittenSchemas
 from worker.base.lazy_modules import LazyModule
 from worker.base.schema import OP, ROW_ID, UPSERT
@@ -82,7 +82,7 @@ def read_tables(
     `_op` of a base file is UPSERT, `_row_id` never NULL. `may_match` says which row groups are read.
     """
     if file.content:
-        yield 0, completed(file, in_shape(rows_in(file.content), wanted), 0, wanted)
+        yield 0, completed(file, in_shape(read_columns(file.content, wanted), wanted), 0, wanted)
         return
     with opened_file(file, wanted, memory_bytes) as opened:
         yield from opened.tables(wanted, opened.groups(may_match))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from metaservice.shared.arrow_streams import join_streams
+from metaservice.shared.arrow_streams import END, head_of, join_streams
 from protos.laketx.v1 import common_pb2
 from worker.connection.table_view import TableView
+from worker.files.arrow_types import field_id
 
 Content: TypeAlias = bytes  # of an inlined file: a stream of Arrow
 OPTIONS: Final = pa.ipc.IpcWriteOptions()  # pyarrow looks for others in the environment each time if none are given
@@ -32,6 +34,28 @@ def fetch_entries(table: TableView, entries: Sequence[common_pb2.LiveEntry]) -> 
 def rows_in(content: Content) -> pa.Table:
     """The rows of an inlined file, in the shape of the file's schema version."""
     return pa.ipc.open_stream(content).read_all().combine_chunks()
+
+
+def read_columns(content: Content, schema: pa.Schema) -> pa.Table:
+    """The rows, with no more than the wanted columns: found by their ids, or by their names if they have none."""
+    head = head_of(content)
+    if len(head) == len(content):
+        return rows_in(content)  # in Arrow's old format
+    places = _places(head)
+    wanted = [field.name if (number := field_id(field)) is None else number for field in schema]
+    included = sorted({places[column] for column in wanted if column in places}) or [
+        0
+    ]  # without a column the number of rows would be lost
+    options = pa.ipc.IpcReadOptions(included_fields=included)
+    return pa.ipc.open_stream(content, options=options).read_all().combine_chunks()
+
+
+@lru_cache(maxsize=1 << 5)
+def _places(head: bytes) -> Mapping[int | str, int]:
+    """Where the columns of a stream with this schema are, by their names and by their ids."""
+    schema = pa.ipc.open_stream(head + END).schema
+    by_name: dict[int | str, int] = {field.name: at for at, field in enumerate(schema)}
+    return by_name | {number: at for at, field in enumerate(schema) if (number := field_id(field)) is not None}
 
 
 def joined(contents: Sequence[Content]) -> Content:

@@ -11,7 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -314,7 +314,13 @@ def shown_schema(table: TableView) -> pa.Schema:
 
 def columns_schema(meta: catalog_pb2.Table) -> pa.Schema:
     """Likewise, of the service's answer."""
-    return pa.schema([pa.field(one.name, plain(column_field(one).type), one.nullable) for one in meta.columns])
+    return _columns_schema(catalog_pb2.Table(columns=meta.columns).SerializeToString())
+
+
+@lru_cache(maxsize=1 << 7)
+def _columns_schema(columns: bytes) -> pa.Schema:
+    listed = catalog_pb2.Table.FromString(columns).columns
+    return pa.schema([pa.field(one.name, plain(column_field(one).type), one.nullable) for one in listed])
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -11,6 +11,7 @@ Columns are matched by name, whatever their case. Casts lose nothing: a value th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -42,15 +43,19 @@ def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
     given = {name.lower(): at for at, name in enumerate(rows.column_names)}
     schema = arrow_schema(meta)
     exact = exact_names(meta)
+    own_columns = rows.columns
     columns = []
     for column, field in zip(meta.columns, schema, strict=True):
-        at = given.get(column.name.lower())
+        name, kind = field.name, field.type
+        at = given.get(name.lower())
         if at is None:
-            columns.append(pa.chunked_array([pa.repeat(default_of(column, field.type), len(rows))]))
-        else:
-            target = Target(field.type, column.name, meta.name, is_exact=column.name in exact)
-            columns.append(column_as(rows.column(at), target))
-            check_not_null(columns[-1], _kind_of(column.type), column.nullable, column.name, meta.name)
+            columns.append(pa.chunked_array([pa.repeat(default_of(column, kind), len(rows))]))
+            continue
+        values = own_columns[at]
+        if not values.type.equals(kind, check_metadata=True):
+            values = column_as(values, Target(kind, name, meta.name, is_exact=name in exact))
+        check_not_null(values, _kind_of(column.type), column.nullable, name, meta.name)
+        columns.append(values)
     return pa.table(columns, schema=schema)
 
 
@@ -59,12 +64,12 @@ _kind_of: Final = lru_cache(maxsize=1 << 10)(read_type)  # small writes ask for 
 
 def check_names(names: Sequence[str], meta: catalog_pb2.Table) -> None:
     known = {column.name.lower() for column in meta.columns}
-    lower = [name.lower() for name in names]
+    counts = Counter(name.lower() for name in names)
     for name in names:
         if name.lower() not in known:
             hint = "" if name in RESERVED else "; add_columns() adds it"
             raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}{hint}")
-        if lower.count(name.lower()) > 1:
+        if counts[name.lower()] > 1:
             raise InputError("COLUMN_TWICE", f"the rows have {name} twice")
 
 
@@ -250,6 +255,8 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def check_not_null(values: pa.ChunkedArray, kind: Type, nullable: bool, path: str, table: str) -> None:
+    if nullable and not isinstance(kind, Struct | Array | Map):
+        return
     for chunk in values.chunks:
         for where in _missing(chunk, kind, nullable, path):
             raise InputError("NULL_NOT_ALLOWED", f"a row has NULL in {where}, which is NOT NULL in {table}")

@@ -124,8 +124,12 @@ def write_parts(
     meta = stage.meta
     schema = arrow_schema(meta, with_op=OP in rows.column_names, with_row_id=ROW_ID in rows.column_names)
     names = {column.column_id: column.name for column in meta.columns}
+
+    def shaped(part: pa.Table) -> pa.Table:
+        return part if part.schema.equals(schema, check_metadata=True) else in_shape(part, schema, names)
+
     parts = [
-        (f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0", in_shape(found, schema, names))
+        (f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0", shaped(found))
         for part, found in by_part(rows, list(meta.primary_key))
     ]
     if may_inline and are_few(meta, rows) and stage.may_inline():
