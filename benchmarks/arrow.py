@@ -47,6 +47,8 @@ ROWS_UPDATED: Final = 100_000
 BLOCKS: Final = 4
 UPDATES: Final = 40
 WIDE: Final = 2_000  # columns
+PARTITIONS: Final = 5_000
+RUNS_OF_PARTITIONS: Final = 3
 SAMPLED: Final = 10  # every tenth row: callbacks of all would measure the garbage that they make
 UNCOMPACTED: Final = {"compaction.enabled": "false"}
 
@@ -323,12 +325,31 @@ def wide(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
         bench.add(work[name], [one * 1_000 for one in times[name]], unit="ms", at_most=at_most)
 
 
+def partitions(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
+    count = scaled(PARTITIONS)
+    given = pa.table({"p": np.arange(count), "v": np.zeros(count)})
+    writes, reads = [], []
+    for number in range(RUNS_OF_PARTITIONS):
+        table = lake.create_table(
+            f"bench.partitions{number}", "p bigint, v double", partition_by=["p"], properties=UNCOMPACTED
+        )
+        begin = time.perf_counter()
+        table.append(given)
+        written = time.perf_counter()
+        assert len(table.to_arrow()) == count
+        writes.append(written - begin)
+        reads.append(time.perf_counter() - written)
+    bench.add(f"a row each into {count:,} partitions", writes, unit="s", at_most=1)
+    bench.add("read of them", reads, unit="s", at_most=1)
+
+
 def count_and_sum(table: pa.Table) -> Any:
     return len(table), pc.sum(table.column("id")).as_py()
 
 
 GROUPS: Final[dict[str, Callable[..., None]]] = {
-    one.__name__: one for one in (clean, deleted, ten, lookup, start, memory, commits, writer, inlined, updates, wide)
+    one.__name__: one
+    for one in (clean, deleted, ten, lookup, start, memory, commits, writer, inlined, updates, wide, partitions)
 }
 
 
