@@ -52,7 +52,7 @@ STREAMS = Metric("laketx_streams", "gauge", "Open streams, by method, including 
 STREAMS_ENDED = Metric(
     "laketx_streams_ended_total",
     "counter",
-    "Streams, and calls without a request, that the service ended, by lane and cause: idle, deadline.",
+    "Streams, and calls without a request, that the service ended, by lane (thread pool) and cause: idle, deadline.",
     ("lane", "why"),
 )
 TABLES = Metric("laketx_tables", "gauge", "Live tables.")
@@ -60,29 +60,29 @@ OPEN_TRANSACTIONS = Metric("laketx_open_transactions", "gauge", "Open transactio
 STAGED_FILES = Metric("laketx_staged_files", "gauge", "Files that open transactions have staged.")
 STAGED_BYTES = Metric("laketx_staged_bytes", "gauge", "Approximate memory of staged files.")
 OLDEST_TRANSACTION_SECONDS = Metric(
-    "laketx_oldest_open_transaction_seconds", "gauge", "Age of the oldest open transaction; 0: there is none."
+    "laketx_oldest_open_transaction_seconds", "gauge", "Age of the oldest open transaction; 0: none is open."
 )
 PINS = Metric("laketx_pins", "gauge", "Open pins.")
-OLDEST_PIN_SECONDS = Metric("laketx_oldest_pin_seconds", "gauge", "Age of the oldest pin; 0: there is none.")
+OLDEST_PIN_SECONDS = Metric("laketx_oldest_pin_seconds", "gauge", "Age of the oldest pin; 0: no pin is open.")
 TAGS = Metric("laketx_tags", "gauge", "Tags of all tables.")
 CURSORS = Metric("laketx_cursors", "gauge", "Cursors of all tables, including expired ones.")
 STALEST_CURSOR_SECONDS = Metric(
     "laketx_stalest_cursor_seconds",
     "gauge",
-    "Time since the last use of the least recently used cursor that still keeps versions; 0: there is none.",
+    "Time since the last use of the least recently used cursor that still keeps versions; 0: no cursor keeps any.",
 )
 STORE_BYTES = Metric("laketx_store_bytes", "gauge", "Bytes of the store on disk.")
 INLINED_BYTES = Metric(
-    "laketx_inlined_bytes", "gauge", "Bytes of inlined rows of all tables that no compaction has written out yet."
+    "laketx_inlined_bytes", "gauge", "Bytes of inlined rows of all tables that no compaction has written to files yet."
 )
 LOG_BYTES = Metric("laketx_store_log_bytes", "gauge", "Bytes of the store's write-ahead log.")
 ROOM_BYTES = Metric(
-    "laketx_store_room_bytes", "gauge", "Free space until new work is refused; negative: it is refused."
+    "laketx_store_room_bytes", "gauge", "Free space until the service refuses new work; negative: it refuses it."
 )
 QUOTA_USED = Metric(
     "laketx_quota_used",
     "gauge",
-    "Use of a quota; by=all: by all principals together, by=principal: by the principal that uses most.",
+    "Use of a quota; by=all: by all principals together, by=principal: by the principal with the highest use.",
     ("quota", "by"),
 )
 QUOTA_LIMIT = Metric(
@@ -91,32 +91,40 @@ QUOTA_LIMIT = Metric(
 READ_ONLY = Metric("laketx_read_only", "gauge", "1 while new work is refused.")
 PURGE_HELD = Metric("laketx_purge_held", "gauge", "1 while the purge waits for an operator.")
 CLOCKS_OFF = Metric(
-    "laketx_clocks_disagree", "gauge", "1 while nothing is forgotten, retired or purged, because the wall clock jumped."
+    "laketx_clocks_disagree",
+    "gauge",
+    "1 while the service forgets, retires and purges nothing, because the wall clock jumped.",
 )
-CLOCK_OFF_SECONDS = Metric("laketx_clock_off_seconds", "gauge", "Size of the wall clock's jump; 0: it is trusted.")
+CLOCK_OFF_SECONDS = Metric(
+    "laketx_clock_off_seconds",
+    "gauge",
+    "Size of the wall clock's jump; 0: the clock is trusted.",
+)
 AHEAD_SECONDS = Metric(
     "laketx_commit_times_ahead_seconds", "gauge", "How far commit times are ahead of the wall clock."
 )
-TASKS_QUEUED = Metric("laketx_tasks_queued", "gauge", "Tasks that wait for a worker, without those with an alarm.")
+TASKS_QUEUED = Metric("laketx_tasks_queued", "gauge", "Tasks that wait for a worker, except those with an alarm.")
 TASKS_CLAIMED = Metric("laketx_tasks_claimed", "gauge", "Tasks that workers hold.")
 TASKS_ALARM = Metric("laketx_tasks_alarm", "gauge", "Tasks that have failed repeatedly; see their errors.")
 OLDEST_TASK_SECONDS = Metric(
-    "laketx_oldest_task_seconds", "gauge", "Age of the oldest task that has not ended; 0: there is none."
+    "laketx_oldest_task_seconds", "gauge", "Age of the oldest task that has not ended; 0: all have ended."
 )
 TASKS_DONE = Metric("laketx_tasks_done_total", "counter", "Tasks whose transaction committed.")
 TASKS_CANCELLED = Metric("laketx_tasks_cancelled_total", "counter", "Tasks cancelled, or no longer useful.")
 TASK_FAILURES = Metric(
-    "laketx_task_failures_total", "counter", "Attempts at tasks that ended without a commit: errors, lost races."
+    "laketx_task_failures_total",
+    "counter",
+    "Attempts at tasks that ended without a commit, by an error or a lost race.",
 )
 AUDIT_RECORDS = Metric("laketx_audit_records_total", "counter", "Records written to the audit.")
-AUDIT_LOST = Metric("laketx_audit_lost_total", "counter", "Records that could not be written and are lost.")
+AUDIT_LOST = Metric("laketx_audit_lost_total", "counter", "Audit records that could not be written and are lost.")
 AUDIT_WAITING = Metric("laketx_audit_waiting", "gauge", "Records that wait to be written to the audit.")
 AUDIT_FAILING = Metric("laketx_audit_failing", "gauge", "1 while the audit can't be written.")
 BACKUP_AGE_SECONDS = Metric(
     "laketx_backup_age_seconds",
     "gauge",
-    "Time since the begin of the newest backup in the service's repository, or since the start if there is none; "
-    "0: the service has no repository.",
+    "Time since the newest backup in the service's repository began, or since the service's start if there is no "
+    "backup; 0: the service has no repository.",
 )
 BACKUP_EVERY_SECONDS = Metric("laketx_backup_every_seconds", "gauge", "Interval of scheduled backups; 0: none.")
 BACKUP_SECONDS = Metric("laketx_backup_seconds", "gauge", "Duration of the last scheduled backup.")
@@ -128,7 +136,8 @@ BACKUP_FAILURES = Metric("laketx_backup_failures_total", "counter", "Attempts at
 BACKUP_VERIFY_AGE_SECONDS = Metric(
     "laketx_backup_verify_age_seconds",
     "gauge",
-    "Time since a backup was verified, or since the start if none was; 0: the service has no repository.",
+    "Time since a backup was last verified, or since the service's start if none was; 0: the service has no "
+    "repository.",
 )
 BACKUP_VERIFY_EVERY_SECONDS = Metric(
     "laketx_backup_verify_every_seconds", "gauge", "Interval of scheduled verifications; 0: none."
@@ -136,21 +145,23 @@ BACKUP_VERIFY_EVERY_SECONDS = Metric(
 BACKUP_VERIFY_FAILURES = Metric(
     "laketx_backup_verify_failures_total", "counter", "Verifications that failed or found damage."
 )
-BACKUP_DAMAGED = Metric("laketx_backup_damaged", "gauge", "1 while the backup that was verified last is damaged.")
+BACKUP_DAMAGED = Metric("laketx_backup_damaged", "gauge", "1 while the most recently verified backup is damaged.")
 START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "Start of the service, in seconds since 1970.")
 CERTIFICATE_LEFT_SECONDS = Metric(
     "laketx_certificate_left_seconds",
     "gauge",
-    "Time until the service's certificate expires; negative: it has. Only with --tls-cert.",
+    "Time until the service's certificate expires; negative: it has expired. Only with --tls-cert.",
     ("file",),
 )
 LEADER_IS = Metric(
-    "laketx_leader", "gauge", "1: this process leads; 0: it stands by. This and what follows only with --store."
+    "laketx_leader",
+    "gauge",
+    "1: this process leads; 0: it is a standby. This metric and the following ones exist only with --store.",
 )
 LEASE_AGE_SECONDS = Metric(
     "laketx_lease_age_seconds",
     "gauge",
-    "Time since the lease was renewed, as this process knows; it is renewed each second.",
+    "Time since the last renewal of the lease that this process has seen; the leader renews it each second.",
 )
 LEASE_FAILURES = Metric(
     "laketx_lease_failures_total",
@@ -159,15 +170,15 @@ LEASE_FAILURES = Metric(
     ("request",),
 )
 TAKE_OVERS = Metric("laketx_take_overs_total", "counter", "Take-overs of the lease since the store was made.")
-STANDBYS_ALIVE = Metric("laketx_standbys", "gauge", "Standbys that are alive, as the leader sees them.")
+STANDBYS_ALIVE = Metric("laketx_standbys", "gauge", "Live standbys, as the leader sees them.")
 BUCKET_REQUESTS = Metric(
     "laketx_bucket_requests_total", "counter", "Requests of the store to its bucket, by kind.", ("request",)
 )
 BUCKET_ERRORS = Metric(
     "laketx_bucket_errors_total",
     "counter",
-    "Requests of the store to its bucket that failed, by kind; each is repeated. A get or head of what isn't there "
-    "counts too.",
+    "Failed requests of the store to its bucket, by kind; each is repeated. A get or head of a missing object counts, "
+    "too.",
     ("request",),
 )
 BUCKET_PUT_SECONDS = Metric("laketx_bucket_put_seconds", "histogram", "Time of the store's PUTs to its bucket.")

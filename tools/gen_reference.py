@@ -23,21 +23,21 @@ line wins over its environment variable.
 METRICS_INTRO = """\
 # Metrics and events
 
-Generated from the code by `make docs`. What to watch and what to do about it: [operations](operations.md).
+Generated from the code by `make docs`. [Operations](operations.md) lists what to watch and how to react.
 
 ## Metrics
 
 With `--metrics-listen HOST:PORT` the service answers `GET /metrics` there in Prometheus's text format.
 
-| metric | kind | labels | what it says |
+| metric | kind | labels | meaning |
 | --- | --- | --- | --- |
 """
 EVENTS_INTRO = """
 ## Events
 
-One line each on stderr: time, level, and a JSON object whose `event` is one of these words.
+The service writes each event as a line on stderr: time, level, and a JSON object whose `event` is one of these words.
 
-| event | what it says |
+| event | meaning |
 | --- | --- |
 """
 
@@ -45,8 +45,9 @@ One line each on stderr: time, level, and a JSON object whose `event` is one of 
 RIGHTS_INTRO = """\
 # Rights
 
-Generated from the code by `make docs`. What each call needs where the service asks who calls. Roles include the smaller
-ones: reader, writer, maintainer, admin. How to grant them: [security](security.md).
+Generated from the code by `make docs`. The role that each call needs if the service authenticates its callers. A role
+includes the roles before it: reader, writer, maintainer, admin. [Security](security.md#rights) explains how to grant
+them.
 
 | call | needs |
 | --- | --- |

@@ -64,42 +64,49 @@ EVENTS: Final[Mapping[str, str]] = {
     REFUSED: "A call was refused: method, request id, reason, facts.",
     REOPEN_FAILED: "The store failed and can't be reopened yet; the service retries every half second.",
     METRICS_LISTEN: "Metrics are served: address.",
-    BACKUP_MADE: "A backup is complete: path, bytes, those uploaded, how long the decider was paused.",
-    BACKUP_FAILED: "A backup failed: path, error. A folder was removed; in a repository there is no such backup.",
-    BACKUP_SCHEDULE_FAILED: "A scheduled backup, or the deletion of old ones, failed: error, when it is tried again.",
-    BACKUP_PRUNED: "Old backups were deleted: how many, how many files that no other one names, their bytes.",
-    BACKUP_VERIFIED: "A backup was restored into a temporary folder and is sound: its id.",
+    BACKUP_MADE: "A backup is complete: path, bytes, uploaded bytes, pause of the decider.",
+    BACKUP_FAILED: "A backup failed: path, error. Its folder was removed; a repository does not list it.",
+    BACKUP_SCHEDULE_FAILED: "A scheduled backup, or the deletion of old backups, failed: error, time of the next "
+    "attempt.",
+    BACKUP_PRUNED: "Old backups were deleted: number of backups, number and bytes of the files that no other backup "
+    "uses.",
+    BACKUP_VERIFIED: "A backup was restored into a temporary folder and is intact: its id.",
     BACKUP_VERIFY_FAILED: "A backup can't be restored, or could not be verified: its id, the error.",
     RESTORED: "A store was restored from a backup: both paths, the epoch before and after.",
-    IDLE: "No client has needed the service for --idle-exit-s: it stops.",
+    IDLE: "The service stops because no client used it for --idle-exit-s.",
     SOCKET_GONE: "The service's socket was removed, as cleaners of /tmp do: it stops; the next call starts another.",
-    OWNER_SOCKET_LEFT_OUT: "The data folder's path is too long for a socket: its owner needs a token, as others do.",
-    CLOCKS_DISAGREE: "The wall clock jumped, since the last run or in this one: by how much. Nothing is forgotten, "
-    "retired or purged until it is back or confirmed. Repeated every hour.",
-    CLOCKS_AGREE: "The clock is back.",
+    OWNER_SOCKET_LEFT_OUT: "The data folder's path is too long for a socket: its owner needs a token like everybody "
+    "else.",
+    CLOCKS_DISAGREE: "The wall clock jumped since the last run or during this run: by how much. The service forgets, "
+    "retires and purges nothing until the clock is right again or confirmed. Repeated every hour.",
+    CLOCKS_AGREE: "The clock is right again.",
     CLOCK_CONFIRMED: "The clock is trusted again: an operator confirmed it, or the service has run for a day with it.",
-    COMMIT_TIMES_AHEAD: "Commit times are ahead of the wall clock, as they never go back: by how much. Every hour.",
-    LEASES_RENEWED: "The process stood still: for how long. Transactions, pins and tasks have full leases again.",
-    HOUSEKEEPING_FAILED: "A round of housekeeping found an unreadable record; it is tried again later.",
-    TASK_ALARM: "A task has failed repeatedly: task, table, the last error. It is still retried, rarely.",
+    COMMIT_TIMES_AHEAD: "Commit times are ahead of the wall clock, because they never decrease: by how much. Repeated "
+    "every hour.",
+    LEASES_RENEWED: "The process was suspended: for how long. Transactions, pins and tasks get full leases again.",
+    HOUSEKEEPING_FAILED: "Housekeeping found an unreadable record; it tries again later.",
+    TASK_ALARM: "A task has failed repeatedly: task, table, last error. It is still retried, but rarely.",
     SCHEDULE_FAILED: "A round of planning failed: the error. The next round tries again.",
-    AUDIT_FAILED: "The audit can't be written: file, error. It is tried again every second, and what waits is bounded.",
-    AUDIT_WORKS: "The audit is written again: how many records were lost meanwhile.",
+    AUDIT_FAILED: "The audit can't be written: file, error. The service tries again every second; the number of "
+    "waiting records is limited.",
+    AUDIT_WORKS: "The audit is written again: number of records lost in between.",
     OTEL_MISSING: "OTEL_… variables switch OpenTelemetry on, but its packages are not installed: laketx[otel].",
-    OTEL_FAILED: "OpenTelemetry can't be set up as its variables say, so nothing is exported: the error.",
-    PURGE_RELEASED: "An operator released the purge: why it had waited.",
-    CERTIFICATE_TAKEN: "The service shows this certificate from now on, since its start or a change: file, expiry.",
+    OTEL_FAILED: "OpenTelemetry can't be set up with its variables, so nothing is exported: the error.",
+    PURGE_RELEASED: "An operator released the purge: the reason why it had waited.",
+    CERTIFICATE_TAKEN: "The service uses this certificate from now on, after its start or a change: file, expiry.",
     STANDING_BY: "The service listens and waits for the lease: address, store.",
-    LEASE_TAKEN: "The service leads from now on: the lease's epoch, the leader before. It opens the store.",
-    LEASE_RELEASED: "The service has given the lease back: another one may lead at once.",
-    LEASE_LOST: "The service leads no more: why. It ends with exit code 75, to be started again as a standby.",
-    LEASE_UNREACHABLE: "The lease, or a standby's note, can't be read or written: which request, the error. It "
-    "is tried again soon.",
-    STORE_SILENT: "A write to the store in the bucket, or its opening, waits for an answer: for how long. Commits wait "
-    "with it. After 60 s the process ends with exit code 75.",
+    LEASE_TAKEN: "The service leads from now on and opens the store: the lease's epoch, the previous leader.",
+    LEASE_RELEASED: "The service has released the lease: another process may lead at once.",
+    LEASE_LOST: "The service no longer leads: the reason. It exits with code 75; its supervisor restarts it as a "
+    "standby.",
+    LEASE_UNREACHABLE: "The lease, or a standby's record, can't be read or written: the request, the error. The "
+    "service tries again soon.",
+    STORE_SILENT: "A write to the store in the bucket, or its opening, waits for an answer: for how long. Commits "
+    "wait, too. After 60 s the process exits with code 75.",
     STORE_ANSWERS: "The store in the bucket answers again.",
-    FENCED: "Another process has opened the store: this one answers nothing more and ends with exit code 75.",
-    CERTIFICATE_REFUSED: "The certificate's files changed, and can't be used: why. The certificate before stays.",
+    FENCED: "Another process has opened the store: this process stops answering and exits with code 75.",
+    CERTIFICATE_REFUSED: "The certificate's files changed, but can't be used: the reason. The service keeps the "
+    "previous certificate.",
 }
 
 
