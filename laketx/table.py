@@ -27,6 +27,7 @@ from worker.base.lazy_modules import LazyModule
 from worker.base.schema import create_statement
 from worker.base.values import moment_of
 from worker.commit.conflict_policies import check_policy
+from worker.commit.rows_read import each_table_once
 from worker.commit.transaction import run_writes
 from worker.commit.writes import Commit, Write, WriteOptions
 from worker.connection.lake_connection import Connection
@@ -399,7 +400,7 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, Verbs[Commit]):
                         return [write.named(options.app)]
             write = plan(self.refresh().view)
             self.view = write.table  # it may have added columns
-            return [write.named(options.app), *write.elsewhere]
+            return each_table_once([write.named(options.app)])
 
         check_policy(options.on_conflict, is_insert=is_insert)
         return run_writes(self.lake, planned, on_conflict=options.on_conflict, message=options.message)[0]

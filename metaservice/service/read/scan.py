@@ -116,8 +116,8 @@ class Scan:
     ) -> Iterator[bytes]:
         """The entries as they are shown, one or several at once. The same form always shows the same.
 
-        Those of a whole table with inlined rows are remembered. `join` makes fewer entries of several, as they are
-        shown; None: it can't, and then all are answered one by one.
+        The entries of a whole table with inlined rows are remembered. `join` replaces several entries by fewer; it
+        returns None if it can't, and then each entry is answered as it is.
         """
         if self._wanted.explain or not self._is_whole() or not self._has_inlined():
             yield from map(shown, self.entries())
