@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
 import grpc
 
@@ -18,7 +18,7 @@ from metaservice.client import features
 from metaservice.client.access import AccessCalls
 from metaservice.client.admin import AdminCalls
 from metaservice.client.branches import BranchCalls
-from metaservice.client.calling import PAGE_SIZE, PART_BYTES, in_parts, open_channel, principal_metadata, size_of
+from metaservice.client.calling import PAGE_SIZE, PART_BYTES, open_channel, principal_metadata, size_of
 from metaservice.client.catalog import CatalogCalls
 from metaservice.client.credentials import Address, Credentials, check_token, why_no_tls
 from metaservice.client.epochs import expect_epoch
@@ -26,19 +26,17 @@ from metaservice.client.errors import (
     ConflictError,
     ErrorKind,
     MetaServiceError,
-    UnauthenticatedError,
     build_error,
     decode_rpc_error,
     decode_status,
 )
 from metaservice.client.heartbeat import Heartbeat
-from metaservice.client.leader_channel import NOT_LEADER
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
 from metaservice.client.reads import ReadCalls
 from metaservice.client.retries import Retries
-from metaservice.client.session import Session
-from metaservice.client.tracing import Metadata, traced, traced_session
+from metaservice.client.session_calls import CHUNK_FILES, SessionCalls
+from metaservice.client.tracing import Metadata
 from metaservice.client.transaction import Transaction
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import (
@@ -60,9 +58,7 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S: Final = 20.0
 ELSEWHERE_S: Final = 5.0  # of one attempt, where another process may lead meanwhile
 RETRY_BUDGET_S: Final = 60.0
-CHUNK_FILES: Final = 1_000
 MESSAGE_BYTES_MAX: Final = common_pb2.LIMIT_MESSAGE_BYTES
-SESSION_REFUSED_FOR_S: Final = 30.0
 CONTACT_S: Final = 4.0  # for the first connection: a wrong address is reported soon
 CONTACT_S_MIN: Final = 1.0
 CONTACT_PAUSE_S: Final = 0.1
@@ -71,7 +67,9 @@ HEALTH: Final = "/grpc.health.v1.Health/Check"
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
-class MetaClient(CatalogCalls, BranchCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls, AccessCalls):
+class MetaClient(
+    SessionCalls, CatalogCalls, BranchCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls, AccessCalls
+):
     """A connection to MetaService.
 
     With `expected_epoch`, a service with another history (after a restore from a backup) refuses every call with
@@ -142,7 +140,7 @@ class MetaClient(CatalogCalls, BranchCalls, ReadCalls, MaintenanceCalls, MarkCal
         self._maintenance = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel)
         self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
         self._access = access_pb2_grpc.AccessServiceStub(self._channel)
-        self._session: Session | None = None
+        self._session = None
         self._session_lock = threading.Lock()
         self._no_session_until_s = 0.0 if use_session else float("inf")
         self._heartbeat = Heartbeat(lambda txn_id: self._retries.once(lambda: self._renew_once(txn_id)))
@@ -370,132 +368,6 @@ class MetaClient(CatalogCalls, BranchCalls, ReadCalls, MaintenanceCalls, MarkCal
         request = wire.SessionRequest()
         request.calls.add().ping.payload = payload
         return self._retries.run(lambda: self._session_call(request)).ping.payload
-
-    # ------------------------------------------------------------------------------------------------------- one call
-
-    def _session_call(self, request: wire.SessionRequest) -> wire.SessionReply:
-        """One attempt at the request's calls; returns the last reply, or raises the first error."""
-        session = self._session
-        if session is None or session.is_broken:
-            session = self._open_session()
-        if session is None:
-            return self._one_by_one(request.calls)
-        return traced_session(request, lambda: self._answer(session, request))
-
-    def _answer(self, session: Session, request: wire.SessionRequest) -> wire.SessionReply:
-        try:
-            replies = session.call(request, self._timeout_s)
-        except MetaServiceError as error:
-            if error.reason == "CALL_TIMED_OUT" and not self._is_alone:
-                self._leave(session)  # its process may stand still, and keep the connection
-            raise
-        if replies[-1].HasField("error"):
-            refused = decode_status(next(reply.error for reply in replies if reply.HasField("error")))
-            if isinstance(refused, UnauthenticatedError) or refused.reason == NOT_LEADER:
-                self._leave(session)
-            raise refused
-        return replies[-1]
-
-    def _leave(self, session: Session) -> None:
-        """Its token is taken no longer, or its process leads no longer: the next call opens another."""
-        with self._session_lock:
-            if self._session is not session:
-                return
-            self._session = None
-        session.close()
-
-    def _one_by_one(self, calls: Sequence[wire.SessionCall]) -> wire.SessionReply:
-        """Makes unary calls in the order of a session; the last one may know its answer even if earlier ones come too
-        late.
-        """
-        first: MetaServiceError | None = None
-        for call in calls[:-1]:
-            try:
-                self._unary_call(call)
-            except MetaServiceError as error:
-                if error.kind is ErrorKind.UNAVAILABLE:
-                    raise
-                first = first or error
-        try:
-            return self._unary_call(calls[-1])
-        except MetaServiceError as error:
-            raise first or error from error
-
-    def _open_session(self) -> Session | None:
-        """An open session; None while the service refuses sessions."""
-        with self._session_lock:
-            session = self._session
-            if session is not None:
-                if not session.is_broken:
-                    return session
-                self._session = None
-                if session.is_refused:
-                    self._no_session_until_s = max(self._no_session_until_s, time.monotonic() + SESSION_REFUSED_FOR_S)
-            if time.monotonic() < self._no_session_until_s:
-                return None
-            self._session = Session(self._channel, self._metadata)
-            self._offered = None  # this may be another release
-            return self._session
-
-    def _unary_call(self, call: wire.SessionCall) -> wire.SessionReply:
-        name = call.WhichOneof("call")
-        assert name is not None
-        if name == "register":
-            answer: object = self._register_parts(call.register.txn_id, call.register.table_id, iter([call.register]))
-            return wire.SessionReply(register=cast(wire.RegisterFilesResponse, answer))
-        if name == "ping":
-            return wire.SessionReply(ping=wire.PingResponse(payload=call.ping.payload))
-        methods: Mapping[str, Callable[..., object]] = {
-            "begin": self._transactions.BeginTransaction,
-            "commit": self._transactions.CommitTransaction,
-            "append": self._transactions.Append,
-            "renew": self._transactions.RenewTransaction,
-            "abort": self._transactions.AbortTransaction,
-        }
-        try:
-            answer = traced(
-                getattr(call, name),
-                self._metadata,
-                lambda metadata: methods[name](getattr(call, name), timeout=self._timeout_s, metadata=metadata),
-            )
-        except grpc.RpcError as error:
-            raise decode_rpc_error(error) from error
-        reply = wire.SessionReply()
-        getattr(reply, name).CopyFrom(answer)
-        return reply
-
-    def _renew_once(self, txn_id: str) -> wire.RenewTransactionResponse:
-        request = wire.SessionRequest()
-        request.calls.add().renew.txn_id = txn_id
-        return self._session_call(request).renew
-
-    def _register_streamed(
-        self,
-        txn_id: str,
-        table_id: str,
-        files: Sequence[common_pb2.DataFile],
-        delete_sets: Sequence[common_pb2.DeleteSet],
-    ) -> wire.RegisterFilesResponse:
-        def parts() -> Iterator[wire.RegisterFilesRequest]:
-            for some in in_parts(files, CHUNK_FILES):
-                yield wire.RegisterFilesRequest(txn_id=txn_id, table_id=table_id, files=some)
-            for sets in in_parts(delete_sets, CHUNK_FILES):
-                yield wire.RegisterFilesRequest(txn_id=txn_id, table_id=table_id, delete_sets=sets)
-
-        return self._retries.run(lambda: self._register_parts(txn_id, table_id, parts()))
-
-    def _register_parts(
-        self, txn_id: str, table_id: str, parts: Iterator[wire.RegisterFilesRequest]
-    ) -> wire.RegisterFilesResponse:
-        # No deadline of a single call: it may carry a million files.
-        try:
-            return traced(
-                wire.RegisterFilesRequest(txn_id=txn_id, table_id=table_id),
-                self._metadata,
-                lambda metadata: self._transactions.RegisterFiles(parts, timeout=None, metadata=metadata),
-            )
-        except grpc.RpcError as error:
-            raise decode_rpc_error(error) from error
 
 
 def batch_outcome(item: wire.BatchItem) -> BatchOutcome:
