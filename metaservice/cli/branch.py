@@ -48,7 +48,6 @@ def run_create(session: Session, name: str, parent: str, keep: float | None, com
     """Make a branch: every table as it is now. Nothing is copied.
 
     laketx branch create etl
-    laketx head shop.orders@etl
     """
     keep_ms = round((keep or 0) * 1_000)
     made = session.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment)
