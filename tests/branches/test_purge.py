@@ -98,6 +98,25 @@ def test_a_branch_restores_from_before_it_began() -> None:
     assert rig.on("days@b").list_files(3) == {old}
 
 
+def test_a_merge_that_restores_a_file_twice_counts_both_times() -> None:
+    rig = BranchRig()
+    root = rig.table_id
+    (old,) = rig.insert("a")
+    rig.overwrite("b")
+    rig.branch("b")
+    rig.on("days@b").restore(1)
+    rig.overwrite("c")
+    rig.restore(1)
+    rig.overwrite("d")
+    assert rig.merge("b").is_done
+    rig.on("days")
+    assert rig.list_files(3) == rig.list_files(5) == {old}
+    rig.tag("kept", 5)
+    rig.pass_time(3 * DAY_MS)
+    assert old not in purge(rig, root)
+    assert rig.list_files(5) == {old}
+
+
 def test_a_branch_ends_when_its_time_is_over_but_not_while_it_is_used() -> None:
     rig = BranchRig()
     rig.insert("a")

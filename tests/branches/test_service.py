@@ -13,11 +13,11 @@ import pytest
 
 from laketx import Lake, connect
 from laketx.branch import MergeRefusedError
-from metaservice.client import AlreadyExistsError, BlockedError, InvalidError, MetaClient, NotFoundError
+from metaservice.client import AlreadyExistsError, BlockedError, InvalidError, LakeTXError, MetaClient, NotFoundError
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.callers import Caller, Guarded, append, create, guarded
-from tests.integration.service import Service, reason_of, service
+from tests.integration.service import Service, reason_of, service, wait_until
 from tests.integration.terminal import Shell
 
 ROWS = [{"id": 1, "v": 10}, {"id": 2, "v": 20}]
@@ -118,6 +118,48 @@ def test_a_drop_on_a_branch_is_the_parents_with_the_merge(lake: Lake) -> None:
     assert lake.tables("drops") == ["drops.a", "drops.b"]
     branch.merge()
     assert lake.tables("drops") == ["drops.b"]
+
+
+def test_a_branch_knows_nothing_of_an_earlier_one_of_its_name(lake: Lake) -> None:
+    table = lake.create_table("again.a", "id bigint, v bigint")
+    lake.branch("again").drop_table("again.a")
+    lake.branch("again").drop()
+    second = lake.branch("again")
+    assert second.tables("again") == ["again.a"]
+    assert second.table("again.a").to_arrow().num_rows == 0
+    assert second.merge() == []
+    assert lake.tables("again") == ["again.a"]
+    table.append(ROWS)
+
+
+def test_a_table_that_was_dropped_on_a_branch_comes_back_there_alone(lake: Lake) -> None:
+    lake.create_table("back.a", "id bigint, v bigint").append(ROWS)
+    branch = lake.branch("back")
+    fork_id = branch.table("back.a").meta.table_id
+    branch.drop_table("back.a")
+    lake.client.undrop_table(fork_id)
+    assert branch.table("back.a").to_arrow().num_rows == 2
+    assert branch.merge() == []
+    assert lake.tables("back") == ["back.a"]
+    other = lake.branch("gone")
+    fork_id = other.table("back.a").meta.table_id
+    other.drop()
+    assert not [one for one in lake.client.list_tables(include_dropped=True) if "@" in one.name]
+    with pytest.raises(LakeTXError):
+        lake.client.undrop_table(fork_id)
+
+
+def test_no_compaction_is_planned_on_a_branch(tmp_path: Path) -> None:
+    with service(tmp_path / "data", "--schedule-ms", "20") as (running, _), lake_of(running, tmp_path) as lake:
+        properties = {"compaction.minor.files": "2", "write.inline.rows": "0"}
+        for name in ("plan.a", "plan.b"):
+            lake.create_table(name, "id bigint, v bigint", properties=properties)
+        branch = lake.branch("plan")
+        for _ in range(20):
+            branch.table("plan.a").append(ROWS)
+            lake.table("plan.b").append(ROWS)
+        wait_until(lambda: any(lake.client.list_tasks()))
+        assert {task.table_name for task in lake.client.list_tasks()} == {"plan.b"}
 
 
 def test_a_drop_of_a_table_that_changed_is_refused(lake: Lake) -> None:

@@ -12,7 +12,7 @@ from metaservice.core.table.model import Principal
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import get_branch, make_fork
+from metaservice.service.decider.forking import get_branch, is_on, make_fork
 from metaservice.service.decider.naming import check_free, table_name_in
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
@@ -112,7 +112,7 @@ class Branches:
         branch = get_branch(state, name)
         tables = [self._table(table) for table in tables_on(state, branch)]
         for fork in state.forks.values():
-            if fork.branch == branch.name and fork.is_dropped and not fork.is_merged and not fork.is_gone:
+            if fork.is_dropped and not fork.is_merged and is_on(fork, branch):
                 base = state.tables.get(keys.uuid_text(fork.base))
                 if base is not None:
                     name, base_id = off_branch(base.meta.name), base.meta.table_id

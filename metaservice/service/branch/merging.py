@@ -20,7 +20,7 @@ from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import get_branch
+from metaservice.service.decider.forking import get_branch, is_on
 from metaservice.service.decider.naming import check_free
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
@@ -133,9 +133,8 @@ class Merging:
             elif table.head == table.fork.version:
                 continue
             elif parent is None:
-                merged.append(
-                    _refused(table, MetaError(ErrorKind.BLOCKED, "MERGE_PARENT_DROPPED", table=table.meta.name))
-                )
+                refusal = MetaError(ErrorKind.BLOCKED, "MERGE_PARENT_DROPPED", table=table.meta.name)
+                merged.append(Replayed(table, off_branch(table.meta.name), refusal=refusal))
             else:
                 reads_of = self._reads_of(parent)
                 merged.append(Replay(state, table, parent, reads_of, txn).run(branch.name, time_us))
@@ -213,13 +212,5 @@ class Merging:
 
 def _drops(state: State, branch: Branch) -> list[Fork]:
     """The forks that were dropped on the branch."""
-    forks = state.forks.values()
-    return [
-        part
-        for part in forks
-        if part.branch == branch.name and part.is_dropped and not (part.is_merged or part.is_gone)
-    ]
-
-
-def _refused(table: TableState, refusal: MetaError) -> Replayed:
-    return Replayed(table, off_branch(table.meta.name), refusal=refusal)
+    dropped = [fork for fork in state.forks.values() if fork.is_dropped and not fork.is_merged]
+    return [fork for fork in dropped if is_on(fork, branch)]

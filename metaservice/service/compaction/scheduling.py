@@ -16,6 +16,7 @@ from metaservice.core import limits
 from metaservice.core.compaction.plans import TaskPlan
 from metaservice.core.compaction.policy import WORK, Policy, policy_of
 from metaservice.core.errors import MetaError
+from metaservice.core.table.branches import branch_of
 from metaservice.core.table.meta import TableMeta
 from metaservice.service.compaction.layouts import Layouts, free
 from metaservice.service.compaction.taskqueue import TaskQueue
@@ -104,6 +105,8 @@ class Scheduler:
 
     def _look_at(self, table: TableView) -> None:
         meta = table.meta
+        if branch_of(meta.name):  # a merge replays what was committed there, and it can't replay a compaction
+            return
         table_id = meta.table_id
         watch = self._watches.get(table_id)
         if watch is None or watch.meta is not meta:

@@ -95,6 +95,11 @@ def _is_dropped_on(state: State, base: TableState, branch: Branch) -> bool:
     return fork is not None and fork.is_dropped
 
 
+def is_on(fork: Fork, branch: Branch) -> bool:
+    """Whether a fork is of this branch: another branch may have had its name."""
+    return fork.branch == branch.name and keys.uuid_text(fork.raw_id) == _fork_id(branch, fork.base)
+
+
 def _fork_id(branch: Branch, base: bytes) -> str:
     """The same for the same table on a branch, as long as the branch doesn't leave its parent anew."""
     origin = branch.branch_id.encode() + keys.encode_version(branch.time_us) + base

@@ -94,6 +94,7 @@ class State:
         self.inlined_bytes = 0  # of all tables
         for pin in self.pins.pins.values():
             self.usage.pin(pin.principal.name)
+        self._restored_now: dict[bytes, bytes] = {}  # counts that are not written yet: a merge restores several times
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
         self.judging_left: float = limits.JUDGE_TURN
@@ -267,6 +268,7 @@ class State:
         if self.batch.ops:
             self.store.write(self.batch)
             self.batch.clear()
+            self._restored_now.clear()
             self.dirty = True
             while len(self.ended) > limits.FOOTPRINTS_KEPT:  # only what the store can answer for by now
                 self.ended.popitem(last=False)
@@ -339,8 +341,10 @@ class State:
         for live in added:
             entry = live.entry
             key = keys.restored_key(table.raw_id, entry.partition, entry.bucket, entry.path)
-            before = self.store.get(key)
-            self.batch.put(key, keys.encode_version(1 + (keys.decode_version(before) if before is not None else 0)))
+            before = self._restored_now.get(key) or self.store.get(key)
+            count = keys.encode_version(1 + (keys.decode_version(before) if before is not None else 0))
+            self._restored_now[key] = count
+            self.batch.put(key, count)
 
     def is_purge_begun(self, raw_id: bytes) -> bool:
         """Whether a dropped table can no longer be undropped."""

@@ -9,7 +9,7 @@ from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.transaction import Txn, txn_time_ms
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.branches import check_same_branch
+from metaservice.core.table.branches import check_same_branch, unknown_branch
 from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
@@ -19,7 +19,7 @@ from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Int
 from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import find_table
+from metaservice.service.decider.forking import find_table, get_branch, is_on
 from metaservice.service.decider.naming import check_free, table_name_in
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
@@ -243,6 +243,11 @@ class Catalog:
         if len(state.tables) >= limits.TABLES_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
         table = state.load_table(dropped.table.raw_id)
+        if table.fork is not None:
+            if table.fork.branch and not is_on(table.fork, get_branch(state, table.fork.branch)):
+                raise unknown_branch(table.fork.branch)
+            state.put_fork(replace(table.fork, is_dropped=False))
+            table.fork = state.forks[table.raw_id]
         state.batch.delete(keys.dropped_key(table.raw_id))
         state.batch.put(keys.name_key(name), table.raw_id)
         state.tables[table_id] = table

@@ -66,7 +66,8 @@ class Tables:
             last = key[len(keys.DROPPED) :]
             dropped = self.find_dropped(last, raw)
             name = dropped.table.meta.name if dropped is not None else ""
-            if dropped is not None and name.lower().startswith(prefix.lower()) and not is_unborn(name):
+            is_hidden = is_unborn(name) or bool(branch_of(name))
+            if dropped is not None and name.lower().startswith(prefix.lower()) and not is_hidden:
                 found.append(dropped)
             if len(found) == count:
                 break

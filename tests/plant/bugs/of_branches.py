@@ -79,6 +79,23 @@ BUGS: Final = (
         PURGE,
     ),
     Bug(
+        "a branch takes tables that were dropped on an earlier one of its name for its own",
+        SERVICE + "decider/forking.py",
+        (
+            (
+                "    return fork.branch == branch.name and keys.uuid_text(fork.raw_id) == _fork_id(branch, fork.base)\n",
+                "    return fork.branch == branch.name\n",
+            ),
+        ),
+        OF_SERVICE,
+    ),
+    Bug(
+        "a merge counts one restore of a file where there were two",
+        SERVICE + "decider/state.py",
+        (("self._restored_now.get(key) or self.store.get(key)", "self.store.get(key)"),),
+        PURGE,
+    ),
+    Bug(
         "a client that doesn't know forks writes into the wrong folder",
         SERVICE + "commit/transactions.py",
         (
