@@ -75,7 +75,8 @@ def test_spark_ignores_wrong_ones(lab: LabLake, sql: SqlReads, fault: str) -> No
         "other": theirs.read_bytes(),
         "far": encode(kept.stem, vectors | {file: everything + np.uint64(10)}),
         "lacking": encode(
-            kept.stem, {(version - (1 if path == file[1] else 0), path): everything for version, path in vectors}
+            kept.stem,
+            {one: hidden for one, hidden in vectors.items() if one != file} | {(file[0] - 1, file[1]): everything},
         ),
     }
     kept.write_bytes(contents[fault])
