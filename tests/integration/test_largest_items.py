@@ -40,6 +40,7 @@ PART = WIDE * 640  # twelve characters each in the name of a partition
 STATS_TEXT = "x" * 900_000
 BUCKETS = 280
 TAGS, LOST, COMMITS = 300, 150, 5
+BRANCHES, BRANCHED = 300, 230
 
 
 class Recorder(
@@ -272,6 +273,30 @@ def test_tags_cursors_and_pins(client: Plain) -> None:
         for number in range(limits.CURSORS_PER_COMMIT_MAX)
     ]
     txn.commit([common_pb2.Change(table_id=table_id)], cursors=moves)
+
+
+def changed(client: MetaClient, table_id: str) -> None:
+    txn = begin(client, table_id, UPDATE)
+    txn.register(table_id, [file(txn.txn_id, 0, partition=partition())])
+    txn.commit([common_pb2.Change(table_id=table_id, reads=[common_pb2.Read()])])
+
+
+def test_branches(client: Plain) -> None:
+    for number in range(BRANCHES):
+        client.create_branch(f"c{number}", comment=TEXT)
+    assert client.count("ListBranches", lambda: list(client.list_branches(page_size=1_000))) > 1
+    table_ids = [new_table(client, f"branched{number}") for number in range(BRANCHED)]
+    client.create_branch("wide")
+    for number, table_id in enumerate(table_ids):
+        changed(client, client.get_table(f"branched{number}@wide").table_id)
+        changed(client, table_id)
+    assert len(client.get_branch("wide").tables) == BRANCHED
+    merge = client.merge_branch("wide")
+    assert not merge.merged
+    assert merge.left_out > 0
+    assert len(merge.tables) + merge.left_out == BRANCHED
+    assert len(merge.tables[0].conflict.partition) > 7_600
+    assert client.clone_table(table_ids[0], "cloned").folder_id == table_ids[0]
 
 
 def test_transactions_that_lost(client: Plain) -> None:

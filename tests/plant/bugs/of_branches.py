@@ -83,8 +83,8 @@ BUGS: Final = (
         SERVICE + "decider/forking.py",
         (
             (
-                "    return fork.branch == branch.name and keys.uuid_text(fork.raw_id) == _fork_id(branch, fork.base)\n",
-                "    return fork.branch == branch.name\n",
+                "    return fork.branch == branch.name and keys.uuid_text(fork.raw_id) == ",
+                "    return fork.branch == branch.name or keys.uuid_text(fork.raw_id) == ",
             ),
         ),
         OF_SERVICE,
