@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from laketx.branch import Branch, MergedTable, MergeRefusedError
     from laketx.lake import Lake, connect
     from laketx.schema import Schema
     from laketx.table import HistoryEntry, Table
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyExistsError",
     "BlockedError",
+    "Branch",
     "Commit",
     "CommitOutcomeUnknownError",
     "ConflictError",
@@ -55,6 +57,8 @@ __all__ = [
     "InvalidError",
     "Lake",
     "LakeTXError",
+    "MergeRefusedError",
+    "MergedTable",
     "MetaClient",
     "MetaServiceError",
     "NotFoundError",
@@ -70,10 +74,13 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Branch": "laketx.branch",
     "Commit": "worker.commit.writes",
     "HistoryEntry": "laketx.table",
     "InputError": "worker.base.errors",
     "Lake": "laketx.lake",
+    "MergeRefusedError": "laketx.branch",
+    "MergedTable": "laketx.branch",
     "Schema": "laketx.schema",
     "Table": "laketx.table",
     "connect": "laketx.lake",

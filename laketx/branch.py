@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, Self
 
 from laketx.table import Table
-from metaservice.client import MetaClient
+from metaservice.client import LakeTXError, MetaClient
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 
@@ -35,6 +35,7 @@ class MergedTable:
 
     @classmethod
     def of(cls, table: catalog_pb2.MergedTable) -> Self:
+        """Reads the service's answer."""
         lost = table.HasField("conflict")
         rule = catalog_pb2.DESCRIPTOR.pool.FindEnumTypeByName("laketx.v1.ConflictRule") if lost else None
         reason = (
@@ -44,7 +45,7 @@ class MergedTable:
         return cls(table.name, table.commits, table.version, table.fast_forward, message, reason, table.branch_version)
 
 
-class MergeRefusedError(Exception):
+class MergeRefusedError(LakeTXError):
     """A merge that changed nothing: `tables` has the first conflict of each table, or the check that did not hold."""
 
     def __init__(self, message: str, tables: Sequence[MergedTable] = ()) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from laketx import Lake, connect
-from laketx.branch import MergeRefusedError
+from laketx import Lake, MergeRefusedError, connect
 from metaservice.client import ConflictError
 from protos.laketx.v1 import common_pb2
 

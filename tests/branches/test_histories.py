@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from laketx import Lake, connect
-from laketx.branch import MergeRefusedError
+from laketx import Lake, MergeRefusedError, connect
 from laketx.table import Table
 from metaservice.client import GoneError
 

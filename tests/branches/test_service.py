@@ -11,8 +11,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from laketx import Lake, connect
-from laketx.branch import MergeRefusedError
+from laketx import Lake, MergeRefusedError, connect
 from metaservice.client import AlreadyExistsError, BlockedError, InvalidError, LakeTXError, MetaClient, NotFoundError
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.play import new_uuid7
