@@ -237,6 +237,10 @@ bench-rights: $(VENV)/.ready-bench ## measure the check of a request's rights am
 bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load upsert plan visible read append" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.iceberg $(ARGS)
 
+.PHONY: bench-branch
+bench-branch: $(VENV)/.ready-bench ## measure branches, forks, merges; JSON and SCALE as above
+	@$(PY) -m benchmarks.branches $(ARGS)
+
 .PHONY: bench-field
 bench-field: $(VENV)/.ready-bench ## measure LakeTX beside DuckLake, deltalake and pyiceberg, without Spark; ARGS="reads changes" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.field $(ARGS)

@@ -1,0 +1,160 @@
+"""What making and dropping branches, the first write, plans and merges cost. `make bench-branch`; SCALE as elsewhere.
+
+Files are records alone: no row is written.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from benchmarks.frame import Benchmark, scaled, scratch
+from benchmarks.serving import Served, memory, server
+from benchmarks.words import chosen
+from metaservice.client import MetaClient, uuid7
+from protos.laketx.v1 import catalog_pb2, common_pb2
+
+RUNS: Final = 5
+BRANCHES: Final = 2_000
+FILES: Final = 50_000  # of the large table
+OWN: Final = 1_000  # commits on a branch, and of the parent meanwhile
+TABLES: Final = 200
+COMMITS: Final = 500
+WRITES: Final = 50
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def lake(folder: Path) -> Iterator[tuple[Served, MetaClient]]:
+    with server(folder) as served, MetaClient(f"laketx://{served.address}", principal="bench") as client:
+        yield served, client
+
+
+def create(client: MetaClient, name: str, profile: str = "row_level") -> str:
+    columns = [catalog_pb2.Column(name="id", type="bigint", nullable=True)]
+    return client.create_table(catalog_pb2.Table(name=name, columns=columns, profile=profile)).table_id
+
+
+def append(client: MetaClient, table_id: str, files: int = 1) -> None:
+    txn_id = uuid7()
+    made = [
+        common_pb2.DataFile(path=f"{txn_id}/{number}.parquet", rows=1_000, bytes=100_000) for number in range(files)
+    ]
+    client.append(table_id, made, txn_id=txn_id)
+
+
+def seconds(work: Callable[..., object], *arguments: object) -> float:
+    begin = time.perf_counter()
+    work(*arguments)
+    return time.perf_counter() - begin
+
+
+def at_once(work: Callable[[str], object], names: Sequence[str]) -> float:
+    """How many calls a second eight callers make."""
+    with ThreadPoolExecutor(8) as pool:
+        return len(names) / seconds(lambda: list(pool.map(work, names)))
+
+
+def making(bench: Benchmark, served: Served, client: MetaClient) -> None:
+    count = scaled(BRANCHES)
+    made, dropped, before = [], [], memory(served)
+    for run in range(RUNS):
+        names = [f"b{run}_{number}" for number in range(count)]
+        made.append(at_once(client.create_branch, names))
+        dropped.append(at_once(client.drop_branch, names))
+    at_once(client.create_branch, [f"kept_{number}" for number in range(count)])
+    grown = memory(served) - before
+    bench.add("create a branch, 8 callers", made, unit="per s", at_least=2_000)
+    bench.add("drop a branch, 8 callers", dropped, unit="per s", at_least=2_000)
+    bench.add(f"memory with {count:,} branches", [grown], unit="MiB more")
+
+
+def append_often(client: MetaClient, table_id: str, count: int) -> None:
+    for _ in range(count):
+        append(client, table_id)
+
+
+def commits_beside(bench: Benchmark, client: MetaClient) -> None:
+    table_id, count = create(client, "busy"), scaled(COMMITS)
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    for run in range(RUNS):
+        for beside in (False, True):
+            names = [f"c{run}_{number}" for number in range(1_000)] if beside else []
+            for name in names:
+                client.create_branch(name)
+            rates[beside].append(count / seconds(append_often, client, table_id, count))
+            for name in names:
+                client.drop_branch(name)
+    bench.add("commits beside 1,000 branches", rates[True], unit="per s", peers={"without": rates[False]})
+
+
+def large_table(bench: Benchmark, client: MetaClient) -> None:
+    files = scaled(FILES)
+    say(f"a table of {files:,} files")
+    table_id = create(client, "large")
+    for _ in range(max(files // 5_000, 1)):
+        append(client, table_id, min(files, 5_000))
+    plain = [seconds(append, client, table_id) * 1e3 for _ in range(WRITES)]
+    first = []
+    for number in range(WRITES):
+        client.create_branch(f"w{number}")
+
+        def write(number: int = number) -> None:
+            append(client, client.get_table(f"large@w{number}").table_id)
+
+        first.append(seconds(write) * 1e3)
+        client.drop_branch(f"w{number}")
+    looks = [seconds(client.get_table, "large") * 1e3 for _ in range(WRITES)]
+    beside = {"look and append in the parent": [median(plain) + median(looks)]}
+    bench.add(f"first write on a branch, {files:,} files", [median(first)], unit="ms", peers=beside)
+    client.create_branch("plans")
+    fork_id = client.get_table("large@plans").table_id
+    for _ in range(scaled(OWN)):
+        append(client, fork_id)
+        append(client, table_id)
+    plans: dict[str, list[float]] = {fork_id: [], table_id: []}
+    for _ in range(RUNS + 1):
+        for one in plans:
+            plans[one].append(seconds(list, client.plan_scan(one)) * 1e3)
+    bench.add("plan of a fork", plans[fork_id][1:], unit="ms", peers={"of its parent": plans[table_id][1:]})
+    took = seconds(client.merge_branch, "plans")
+    bench.add(f"merge of {scaled(OWN):,} commits onto as many", [took], unit="s", at_most=2)
+
+
+def many_tables(bench: Benchmark, client: MetaClient) -> None:
+    count, took = scaled(TABLES), []
+    names = [f"t{number}" for number in range(count)]
+    ids = [create(client, name) for name in names]
+    for run in range(RUNS):
+        client.create_branch(f"m{run}")
+        for name, table_id in zip(names, ids, strict=True):
+            append(client, client.get_table(f"{name}@m{run}").table_id)
+            append(client, table_id)
+        took.append(seconds(client.merge_branch, f"m{run}"))
+    bench.add(f"merge of {count:,} tables with a commit each", took, unit="s", at_most=count / 1_000)
+
+
+def main() -> None:
+    chosen(__doc__)
+    bench = Benchmark("branches", "Branches", packages=["grpcio"])
+    with scratch() as folder:
+        with lake(folder / "making") as (served, client):
+            making(bench, served, client)
+        with lake(folder / "data") as (_, client):
+            commits_beside(bench, client)
+            many_tables(bench, client)
+            large_table(bench, client)
+    raise SystemExit(0 if bench.finish() else 1)
+
+
+if __name__ == "__main__":
+    main()
