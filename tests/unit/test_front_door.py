@@ -7,6 +7,7 @@ import sys
 import tomllib
 
 import pytest
+from packaging.version import Version
 
 import laketx
 from tests.house.tree import ROOT
@@ -38,4 +39,4 @@ def test_spark_is_not_loaded_for_the_client_and_the_errors() -> None:
 
 def test_the_version_is_the_project_s() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert laketx.__version__ == project["version"]
+    assert laketx.__version__ == str(Version(project["version"]))  # as pip writes it: 0.2.0.dev0 for 0.2.0-dev
