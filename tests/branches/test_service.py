@@ -13,12 +13,14 @@ import pytest
 
 from laketx import Lake, MergeRefusedError, connect
 from metaservice.client import AlreadyExistsError, BlockedError, InvalidError, LakeTXError, MetaClient, NotFoundError
+from metaservice.rpc.convert.paging import bound_token
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.callers import Caller, Guarded, append, create, guarded
 from tests.integration.service import Service, reason_of, service, wait_until
 from tests.integration.terminal import Shell
 
+MADE_UP = bound_token(b"\xff\xfe", "branches")
 ROWS = [{"id": 1, "v": 10}, {"id": 2, "v": 20}]
 
 
@@ -282,3 +284,9 @@ def test_a_branch_of_a_client_is_made_once(lake: Lake) -> None:
     assert client.create_branch("once", request_id=request_id) == first
     assert client.drop_branch("once").dropped
     assert not client.drop_branch("once").dropped
+
+
+def test_a_page_token_that_somebody_made_up_is_refused(lake: Lake) -> None:
+    with pytest.raises(InvalidError) as caught:
+        list(lake.client._pages(lake.client._catalog.ListBranches, catalog_pb2.ListBranchesRequest(page_token=MADE_UP)))
+    assert caught.value.reason == "PAGE_TOKEN_INVALID"

@@ -42,7 +42,7 @@ class BranchMethods(Servicer):
 
     def ListBranches(self, request: pb.ListBranchesRequest, context: Context) -> pb.ListBranchesResponse:
         size = page_size(request.page_size)
-        after = bound_start(request.page_token, LISTING).decode()
+        after = _place(bound_start(request.page_token, LISTING))
         branches = self._ask(lambda: self._calls.branches.list_all(after, size))
         shown = list(fitting(map(_branch, branches)))
         is_last = len(branches) < size and len(shown) == len(branches)
@@ -51,7 +51,7 @@ class BranchMethods(Servicer):
 
     def GetBranch(self, request: pb.GetBranchRequest, context: Context) -> pb.GetBranchResponse:
         size, filters = page_size(request.page_size), ("branch", request.name)
-        after = bound_start(request.page_token, *filters).decode()
+        after = _place(bound_start(request.page_token, *filters))
         branch, tables = self._ask(lambda: self._calls.branches.get(request.name))
         later = [table for table in tables if table.place > after]
         shown = list(fitting(map(_table, later[:size])))
@@ -94,6 +94,13 @@ class BranchMethods(Servicer):
             return made
 
         return pb.CloneTableResponse(table=answers.table(self._ask(clone)))
+
+
+def _place(token: bytes) -> str:
+    """Where a list goes on; a token that somebody made up may be anything."""
+    if not token.isascii():
+        raise invalid("PAGE_TOKEN_INVALID")
+    return token.decode()
 
 
 def _keep_ms(given_ms: int) -> int:
