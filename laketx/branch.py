@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol, Self
 
 from laketx.table import Table
 from metaservice.client import LakeTXError, MetaClient
-from protos.laketx.v1 import catalog_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
+from worker.base.values import moment_of
 
 AT = "@"
 Check = Callable[["Branch"], bool]
@@ -37,10 +38,8 @@ class MergedTable:
     def of(cls, table: catalog_pb2.MergedTable) -> Self:
         """Reads the service's answer."""
         lost = table.HasField("conflict")
-        rule = catalog_pb2.DESCRIPTOR.pool.FindEnumTypeByName("laketx.v1.ConflictRule") if lost else None
-        reason = (
-            rule.values_by_number[table.conflict.rule].name.removeprefix("CONFLICT_RULE_") if rule else table.reason
-        )
+        rule = common_pb2.ConflictRule.Name(table.conflict.rule).removeprefix("CONFLICT_RULE_") if lost else ""
+        reason = rule or table.reason
         message = table.conflict.message if lost else table.message
         return cls(table.name, table.commits, table.version, table.fast_forward, message, reason, table.branch_version)
 
@@ -94,12 +93,12 @@ class Branch:
     @property
     def time(self) -> datetime:
         """The instant at which it left its parent."""
-        return instant(self._meta.time_us)
+        return moment_of(self._meta.time_us)
 
     @property
     def expires(self) -> datetime | None:
         """When it ends by itself; None: never."""
-        return instant(self._meta.expire_time_us) if self._meta.expire_time_us else None
+        return moment_of(self._meta.expire_time_us) if self._meta.expire_time_us else None
 
     @property
     def comment(self) -> str:
@@ -155,8 +154,8 @@ class Branch:
         judged against the parent's commits since, by the rules of the table's profile. No row is read or written.
 
         Each check gets the branch and must return True. The branch ends with the merge; with `keep` it stays, and
-        leaves its parent anew. `dry_run` returns what a merge would do, with conflicts, and changes nothing. The same
-        `txn_id` again gets the first answer.
+        leaves its parent anew. `dry_run` returns what a merge would do, with conflicts, and changes nothing. A merge is
+        done once for a `txn_id`: the same again says what was committed.
 
         Raises MergeRefusedError, which has the first conflict of every table, or the check that did not hold.
         """
@@ -191,10 +190,6 @@ class Branch:
 
     def __repr__(self) -> str:
         return f"Branch({self.name!r})"
-
-
-def instant(time_us: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time_us)
 
 
 def _is_changed(table: catalog_pb2.BranchTable) -> bool:

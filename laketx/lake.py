@@ -206,7 +206,7 @@ class Lake(KnowsForeignCalls, Connection):
             branch.merge()
 
         Nothing is copied. A branch of another branch names it as `parent`. A new branch ends by itself after `keep`, by
-        default 7 days.
+        default 7 days. A branch that is there stays as it is, whatever else is given.
 
         Raises InvalidError for a wrong name, NotFoundError for an unknown parent.
         """

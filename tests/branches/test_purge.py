@@ -153,6 +153,7 @@ def test_a_merge_is_whole_after_a_power_cut_or_has_not_happened(survivors: int) 
     assert ("b" in rig.decider.state.branches) is not merged
     again = rig.merge("b", txn_id=txn_id)
     assert again.is_done
+    assert [(one.count, one.version, one.is_forward) for one in again.tables] == [(2, head + 2, False)]
     assert rig.on("days").head == head + 2
 
 
@@ -165,6 +166,10 @@ def test_a_merge_is_answered_again_by_its_id() -> None:
     first = rig.merge("b", txn_id=txn_id)
     again = rig.merge("b", txn_id=txn_id)
     assert (again.is_done, again.time_us) == (first.is_done, first.time_us) == (True, first.time_us)
+    answers = [
+        [(one.name, one.count, one.version, one.is_forward) for one in merged.tables] for merged in (first, again)
+    ]
+    assert answers[0] == answers[1] == [("days", 1, 2, True)]
     assert rig.on("days").head == 2
 
 

@@ -143,8 +143,8 @@ def _merged_table(table: Replayed) -> pb.MergedTable:
     shown = pb.MergedTable(
         name=table.name,
         table_id=table.table.meta.table_id,
-        commits=len(table.commits),
-        version=table.commits[-1][0].version if table.commits else table.table.head,
+        commits=table.count,
+        version=table.version,
         fast_forward=table.is_forward,
     )
     if table.conflict is not None:

@@ -103,13 +103,15 @@ class Merging:
         return merged
 
     def _again(self, txn: Txn) -> Merged:
-        """The answer to a repeat of a merge that is done."""
+        """The answer to a repeat of a merge that is done. Tables that the parent has dropped since are left out."""
         merged = Merged(is_done=True, time_us=txn.commit_time_us)
-        tables = {outcome.table_id: outcome for outcome in txn.outcomes}
-        for table_id in tables:
+        for table_id in dict.fromkeys(outcome.table_id for outcome in txn.outcomes):
+            done = tuple(outcome for outcome in txn.outcomes if outcome.table_id == table_id)
             table = self._state.tables.get(table_id)
             if table is not None:
-                merged.tables.append(Replayed(table, table.meta.name))
+                is_forward = not any(outcome.rebased_over for outcome in done)  # a replay passes the parent's commits
+                merged.tables.append(Replayed(table, table.meta.name, is_forward=is_forward, done=done))
+        merged.tables.sort(key=lambda part: part.name)
         return merged
 
     def _check_closed(self, branch: Branch, tables: Sequence[TableState]) -> None:
@@ -156,7 +158,7 @@ class Merging:
     def _new_table(self, branch: Branch, table: TableState, txn: Txn, time_us: int) -> Replayed:
         """A table that was made on the branch gets its name in the parent, by an ALTER."""
         name = on_branch(off_branch(table.meta.name), branch.parent)
-        merged = Replayed(table, name)
+        merged = Replayed(table, name, is_forward=True)
         try:
             check_free(self._state, name, table.meta.table_id)
             alteration = Alteration(name=name)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from metaservice.core.commit.change_checks import check
 from metaservice.core.commit.judge import judge
 from metaservice.core.commit.rebase import Author, commit_on_top
-from metaservice.core.commit.transaction import Txn
+from metaservice.core.commit.transaction import TableOutcome, Txn
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import (
@@ -71,6 +71,19 @@ class Replayed:
     conflict: Conflict | None = None
     refusal: MetaError | None = None
     branch_version: int = 0
+    done: tuple[TableOutcome, ...] = ()  # in place of the commits, where the merge is answered again
+
+    @property
+    def count(self) -> int:
+        """The commits that the parent's table gets."""
+        return len(self.done or self.commits)
+
+    @property
+    def version(self) -> int:
+        """The last of them; the newest one there is if it gets none."""
+        if self.done:
+            return self.done[-1].version
+        return self.commits[-1][0].version if self.commits else self.table.head
 
     @property
     def fails(self) -> bool:
@@ -248,7 +261,7 @@ class Replay:
                 replayed.conflict = decision
                 return
             decision.rebased_over = len(winners)
-            self._fill_inlined(change.adds)
+            fill_inlined(self._state, self._fork, change.adds)
             ahead.then(decision)
             replayed.commits.append((decision, self._author(logged, branch)))
         replayed.left_out = tuple(left_out)
@@ -266,9 +279,6 @@ class Replay:
             if newest < version:
                 return False
         return True
-
-    def _fill_inlined(self, entries: Iterable[Entry]) -> None:
-        fill_inlined(self._state, self._fork, entries)
 
 
 def fill_inlined(state: State, fork: TableState, entries: Iterable[Entry]) -> None:
