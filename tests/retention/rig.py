@@ -242,7 +242,7 @@ class Rig:
     def list_files(self, version: int) -> set[str]:
         table = self.reads.get_table(table_id=self.table_id)
         self.reads.check_version(table, version)
-        found = [live.entry.path for live in self.reads.list_files(table, version)]
+        found = [entry.path for entry in self.reads.list_files(table, version)]
         assert len(found) == len(set(found))
         return set(found)
 

@@ -13,7 +13,6 @@ from metaservice.core.table.model import (
     Entry,
     FileKind,
     Group,
-    Live,
     Operation,
     Principal,
     Read,
@@ -21,6 +20,7 @@ from metaservice.core.table.model import (
 )
 from metaservice.core.table.predicates import Literal
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
+from metaservice.store.records.plans import StoredEntry
 from tests.simulation.checks import Expected, Rows, Spec
 from tests.simulation.world import BUCKETS, PARTITIONS, Play, Request, World, operation_of, outcome
 
@@ -255,24 +255,24 @@ def plan(
 def plan_compaction(world: World, writer: Writer, spec: Spec, operation: Operation, version: int) -> Change | None:
     """Groups of live files, with outputs that hold the rows that win among them."""
     table = world.reads.get_table(table_id=spec.table_id)
-    by_place: dict[tuple[str, int], list[Live]] = {}
-    for live in world.reads.list_files(table, version):
-        if live.entry.is_delete_set:
+    by_place: dict[tuple[str, int], list[StoredEntry]] = {}
+    for entry in world.reads.list_files(table, version):
+        if entry.is_delete_set:
             continue
-        by_place.setdefault((live.entry.partition, live.entry.bucket), []).append(live)
+        by_place.setdefault((entry.partition, entry.bucket), []).append(entry)
     chosen = world.rng.sample(sorted(by_place), min(len(by_place), world.rng.randint(1, 2)))
     groups, adds = [], []
     for partition, bucket in chosen:
-        files = sorted(by_place[partition, bucket], key=lambda live: (live.data_version, live.entry.path))
+        files = sorted(by_place[partition, bucket], key=lambda entry: (entry.data_version, entry.path))
         if operation is Operation.MINOR_COMPACT and len(files) > 1:
             start = world.rng.randrange(len(files) - 1)
             files = files[start : world.rng.randint(start + 2, len(files))]
         rows: dict[object, object] = {}
-        for live in files:
-            rows.update(world.checker.rows[live.entry.path])
+        for entry in files:
+            rows.update(world.checker.rows[entry.path])
         out = writer.file(spec, partition, bucket, rows, FileKind.BASE)
         adds.append(out)
-        groups.append(Group(partition, bucket, tuple(live.entry.path for live in files), (out.path,)))
+        groups.append(Group(partition, bucket, tuple(entry.path for entry in files), (out.path,)))
     if not groups:
         return None
     return Change(spec.table_id, operation, 0, adds=adds, groups=tuple(groups))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from metaservice.core.compaction.policy import policy_of
 from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import MetaError
-from metaservice.core.table.model import Change, FileKind, Live, Operation, Principal
+from metaservice.core.table.model import Change, FileKind, Operation, Principal
 from metaservice.service.commit.requests import Begin, CommitRequest, Intent
 from metaservice.service.compaction.maintenance import Claim, TaskRenewed
 from metaservice.service.compaction.taskqueue import Wish
@@ -139,12 +139,13 @@ def compacted(world: World, writer: Writer, spec: Spec, task: Task) -> Change | 
     table = world.reads.get_table(table_id=spec.table_id)
     if task.read_version < table.oldest:
         return None
-    by_path: dict[str, Live] = {live.entry.path: live for live in world.reads.list_files(table, task.read_version)}
+    live = {entry.path for entry in world.reads.list_files(table, task.read_version)}
     groups, adds = [], []
     for group in task.groups:
         rows: dict[object, object] = {}
         for path in group.inputs:  # by data version, as the task says
-            rows.update(world.checker.rows[by_path[path].entry.path])
+            check(path in live, "a task's inputs are live at its version", path)
+            rows.update(world.checker.rows[path])
         kind = FileKind.DELTA if task.operation is Operation.MINOR_COMPACT else FileKind.BASE
         output = writer.file(spec, group.partition, group.bucket, rows, kind)
         output.carries_row_ids = not spec.keyed

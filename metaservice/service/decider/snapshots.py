@@ -17,11 +17,13 @@ from metaservice.service.decider.views import TableView
 from metaservice.store import external_files, keys
 from metaservice.store.port import Readable, StoreCursor, prefix_end
 from metaservice.store.records.branches import Fork
+from metaservice.store.records.plans import StoredEntry, decode_stored
 from metaservice.store.records.row_facts import load_rows
 from metaservice.store.records.tables import (
     added_chunks,
     decode_commit,
     decode_live,
+    live_from,
 )
 
 
@@ -84,27 +86,26 @@ class TableState:
         return TableView(self.raw_id, self.meta, self.head, self.last_time_us, self.oldest, self.trimmed, self.fork)
 
 
-def live_entries(
+def stored_entries(
     cursor: StoreCursor, raw_id: bytes, version: int, partition: str | None = None, bucket: int | None = None
-) -> Iterator[Live]:
+) -> Iterator[StoredEntry]:
     """The live entries of a version: entries of the index that are old enough, and those removed only later."""
     prefix = keys.live_prefix(raw_id, partition, bucket)
     for _, raw in cursor.scan(prefix, prefix_end(prefix)):
-        live, _ = decode_live(raw)
-        if live.added <= version:
-            yield live
-    for live in taken_out_since(cursor, raw_id, version):
-        entry = live.entry
+        entry = decode_stored(raw)
+        if entry.added <= version:
+            yield entry
+    for entry in taken_out_since(cursor, raw_id, version):
         if (partition is None or entry.partition == partition) and (bucket is None or entry.bucket == bucket):
-            yield live
+            yield entry
 
 
-def taken_out_since(cursor: StoreCursor, raw_id: bytes, version: int) -> Iterator[Live]:
+def taken_out_since(cursor: StoreCursor, raw_id: bytes, version: int) -> Iterator[StoredEntry]:
     """Entries that were live at a version and no longer are."""
     for _, raw in cursor.scan(keys.past_from(raw_id, version + 1), prefix_end(keys.past_prefix(raw_id))):
-        live, removed = decode_live(raw)
-        if live.added <= version < removed:
-            yield live
+        entry = decode_stored(raw)
+        if entry.added <= version < entry.removed:
+            yield entry
 
 
 @dataclass(slots=True)
@@ -129,7 +130,7 @@ class StoreSnapshots:
         self.flush()
         cursor = self.store.cursor()
         if partition is None or bucket is None:
-            return list(live_entries(cursor, self.raw_id, version, partition, bucket))
+            return [live_from(entry) for entry in stored_entries(cursor, self.raw_id, version, partition, bucket)]
         prefix = keys.live_prefix(self.raw_id, partition, bucket)
         found = (decode_live(raw)[0] for _, raw in cursor.scan(prefix, prefix_end(prefix)))
         here = [live for live in found if live.added <= version]
@@ -141,8 +142,8 @@ class StoreSnapshots:
         known = self._gone.get(version)
         if known is None:
             known = self._gone[version] = {}
-            for live in taken_out_since(cursor, self.raw_id, version):
-                known.setdefault((live.entry.partition, live.entry.bucket), []).append(live)
+            for entry in taken_out_since(cursor, self.raw_id, version):
+                known.setdefault((entry.partition, entry.bucket), []).append(live_from(entry))
         return known
 
     def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:

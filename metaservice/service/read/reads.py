@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.branches import branch_of
 from metaservice.core.table.meta import TableMeta
-from metaservice.core.table.model import CommitSummary, Live
+from metaservice.core.table.model import CommitSummary
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import find_table
-from metaservice.service.decider.snapshots import live_entries
+from metaservice.service.decider.snapshots import stored_entries
 from metaservice.service.decider.views import TableView, of_fork
 from metaservice.store import external_files, keys
-from metaservice.store.records.plans import inlined_content
+from metaservice.store.records.plans import StoredEntry, inlined_content
 from metaservice.store.records.tables import decode_commit, decode_table
 
 
@@ -119,10 +119,10 @@ class Reads:
         state = self._decider.state
         return version >= state.views.oldest(table) or state.is_held(table.meta.table_id, version)
 
-    def list_files(self, table: TableView, version: int) -> Iterator[Live]:
+    def list_files(self, table: TableView, version: int) -> Iterator[StoredEntry]:
         cursor = self._decider.state.records.cursor()
         self._decider.state.check_readable(table, version)
-        return live_entries(cursor, table.raw_id, version)
+        return stored_entries(cursor, table.raw_id, version)
 
     def inlined(self, table: TableView, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """The rows of inlined files."""

@@ -106,7 +106,11 @@ def encode_added(commit: TableCommit) -> list[bytes]:
 def decode_live(raw: bytes) -> tuple[Live, int]:
     """The entry and the version that took it out, 0 where none did."""
     record = pb.EntryRecord.FromString(raw)
-    return Live(entry_from(record), record.data_version, record.added), record.removed
+    return live_from(record), record.removed
+
+
+def live_from(record: pb.EntryRecord) -> Live:
+    return Live(entry_from(record), record.data_version, record.added)
 
 
 def join_chunk(entries: Iterable[bytes]) -> bytes:
