@@ -149,7 +149,7 @@ s3: setup ## everything from Spark on an S3 server; the first time it downloads 
 
 .PHONY: sim
 sim: setup ## simulate clients, crashes, clock jumps, and servers that share a bucket; SEEDS=200 histories of each
-	@$(PY) -m tests.simulation --seeds $(SEEDS) --take-overs $(SEEDS)
+	@$(PY) -m tests.simulation --seeds $(SEEDS) --branches $(SEEDS) --take-overs $(SEEDS)
 
 .PHONY: histories
 histories: setup ## record what concurrent clients of a killed service are told, and check it; MINUTES=5 SEED=1

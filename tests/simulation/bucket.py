@@ -26,7 +26,7 @@ from metaservice.store.engines.slate_binding import run
 from metaservice.store.lease.lease_object import LeaseObject, decode_lease, encode_lease
 from metaservice.store.object_location import ObjectPlace
 from metaservice.store.port import Store
-from tests.simulation.checks import check
+from tests.simulation.logs import check
 from tests.simulation.steps import Bell, Steps
 
 T = TypeVar("T")

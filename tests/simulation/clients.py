@@ -21,11 +21,15 @@ from metaservice.core.table.model import (
 from metaservice.core.table.predicates import Literal
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
 from metaservice.store.records.plans import StoredEntry
-from tests.simulation.checks import Expected, Rows, Spec
+from protos.laketx.v1 import common_pb2
+from tests.simulation.checks import Expected
+from tests.simulation.logs import Rows, Spec
 from tests.simulation.world import BUCKETS, PARTITIONS, Play, Request, World, operation_of, outcome
 
 WHO = Principal("sim", "simulation")
+ON_BRANCHES = 0.85
 NOBODYS_ID = 1 << 40
+FEATURES = frozenset({"forks"})
 COMPACTIONS = (Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT)
 
 
@@ -68,7 +72,7 @@ class Writer:
     def begin(self, intents: Sequence[Intent], adopt_from: str = "") -> Request:
         for intent in intents:
             self.meant.paths.setdefault(intent.table_id, set())
-        begin = Begin(self.txn_id, tuple(intents), WHO, "", b"begin", adopt_from)
+        begin = Begin(self.txn_id, tuple(intents), WHO, "", b"begin", adopt_from, features=FEATURES)
 
         def run() -> object:
             txn = self.world.transactions.begin(begin)
@@ -104,18 +108,28 @@ class Writer:
 def play(world: World) -> Play:
     """One transaction of some kind."""
     dice = world.rng.random()
-    spec = world.rng.choice(world.specs)
+    branched = [specs for line, specs in world.lines.items() if line and specs]
+    specs = world.rng.choice(branched) if branched and world.rng.random() < ON_BRANCHES else world.specs
+    spec = world.rng.choice(specs)
     if dice < 0.15:
         yield from play_append(world, spec)
     elif dice < 0.25:
         yield from play_times(world, spec)
     else:
-        yield from play_long(world, spec)
+        yield from play_long(world, spec, specs)
 
 
 def places_of(world: World, spec: Spec) -> list[tuple[str, int]]:
     every = [(partition, bucket) for partition in PARTITIONS for bucket in range(BUCKETS if spec.keyed else 1)]
     return world.rng.sample(every, world.rng.randint(1, 2))
+
+
+def read_of(partitions: Sequence[str]) -> Read:
+    """All rows of partitions; a branch keeps what the wire had of it."""
+    values = [common_pb2.Value(integer=int(partition.removeprefix("p="))) for partition in partitions]
+    named = [common_pb2.PartitionValue(column="p", value=value) for value in values]
+    wire = common_pb2.Read(partitions=[common_pb2.Partition(values=[one]) for one in named])
+    return Read(Literal(True), frozenset(partitions), wire=wire)
 
 
 def play_times(world: World, spec: Spec) -> Play:
@@ -147,7 +161,7 @@ def play_append(world: World, spec: Spec) -> Play:
 
     def run() -> object:
         adds = list(copy.deepcopy(entries))
-        request = Append(writer.txn_id, spec.table_id, 0, WHO, "", b"append", adds, apps)
+        request = Append(writer.txn_id, spec.table_id, 0, WHO, "", b"append", adds, apps, features=FEATURES)
         return outcome(world.transactions.append(request))
 
     yield Request("append", writer.txn_id, run)
@@ -155,15 +169,15 @@ def play_append(world: World, spec: Spec) -> Play:
         yield Request("append", writer.txn_id, run)
 
 
-def play_long(world: World, spec: Spec) -> Play:
+def play_long(world: World, spec: Spec, together: Sequence[Spec]) -> Play:
     """begin, perhaps register, renew, explain or abort, then commit; a lost blind insert is adopted."""
     rng = world.rng
     operation = operation_of(rng, spec.keyed)
-    specs = list(world.specs) if operation is Operation.INSERT and rng.random() < 0.25 else [spec]
+    specs = list(together) if operation is Operation.INSERT and rng.random() < 0.25 else [spec]
     places = places_of(world, spec)
     reads: tuple[Read, ...] = ()
     if operation is Operation.UPDATE or (operation is Operation.INSERT and rng.random() < (0.2, 0.6)[len(specs) > 1]):
-        reads = (Read(Literal(True), frozenset(partition for partition, _ in places)),)
+        reads = (read_of(sorted({partition for partition, _ in places})),)
     writer = Writer(world)
     writer.meant.reads = {spec.table_id: {partition for partition, _ in places}} if reads else {}
     only_reads = len(specs) > 1 and bool(reads) and rng.random() < 0.7
@@ -254,7 +268,10 @@ def plan(
 
 def plan_compaction(world: World, writer: Writer, spec: Spec, operation: Operation, version: int) -> Change | None:
     """Groups of live files, with outputs that hold the rows that win among them."""
-    table = world.reads.get_table(table_id=spec.table_id)
+    try:
+        table = world.reads.get_table(table_id=spec.table_id)
+    except MetaError:  # its branch has ended
+        return None
     by_place: dict[tuple[str, int], list[StoredEntry]] = {}
     for entry in world.reads.list_files(table, version):
         if entry.is_delete_set:

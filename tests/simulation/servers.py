@@ -22,7 +22,7 @@ from metaservice.service.decider.group_commit_delay import GroupCommitDelay
 from metaservice.store.lease.lease_object import decode_lease
 from metaservice.store.port import Store, StoreFailed, StoreFenced, StoreGone, StoreUnusable
 from tests.simulation.bucket import Bucket, LeaseInSim, Link
-from tests.simulation.checks import check
+from tests.simulation.logs import check
 from tests.simulation.steps import MS, Bell, Flag, Host, Killed, Steps, StepThread
 
 T = TypeVar("T")

@@ -9,12 +9,17 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.branches import on_branch
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Change, Entry, FileKind, Operation, Principal, Scope
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.schema import Column
 from metaservice.server.wiring import Service
+from metaservice.service.branch.branches import BranchRequest
+from metaservice.service.branch.merging import MergeRequest
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
+from metaservice.service.decider.forking import find_table
+from tests.simulation.logs import check
 from tests.simulation.servers import START_US, Machine, Process, call
 from tests.simulation.steps import Steps
 from tests.simulation.world import outcome
@@ -71,6 +76,7 @@ class Lake:
     table_id: str = ""
     txns: dict[str, Told] = field(default_factory=dict)
     heard: list[Heard] = field(default_factory=list)
+    merges: int = 0
     busy: int = 0
     is_ending: bool = False
 
@@ -129,7 +135,9 @@ class Client:
                 self.append()
             elif dice < 0.8:
                 self.transact()
-            elif dice < 0.9:
+            elif dice < 0.84:
+                self.branch()
+            elif dice < 0.92:
                 self.look()
             else:
                 self.read()
@@ -176,6 +184,38 @@ class Client:
             return outcome(service.calls.transactions.commit(request))
 
         self._end(txn_id, run)
+
+    def branch(self) -> None:
+        """A branch, an append on it, and its merge: a commit like others, once or not at all."""
+        request = BranchRequest(self.lake.new_id(), f"b{self.steps.rng.getrandbits(40)}", "", 0, "", WHO, b"branch")
+        append_id, merge_id = self.lake.new_id(), self.lake.new_id()
+        entry = self._file(append_id)
+
+        def fork(service: Service) -> str:
+            service.calls.branches.create(request)
+            table = find_table(service.decider.state, on_branch("t", request.name))
+            assert table is not None
+            return table.meta.table_id
+
+        def append(service: Service) -> tuple[object, ...]:
+            adds, known = [copy.deepcopy(entry)], frozenset({"forks"})
+            asked = Append(append_id, fork_id, 0, WHO, "", b"append", adds, features=known)
+            return outcome(service.calls.transactions.append(asked))
+
+        def merge(service: Service) -> tuple[object, ...]:
+            merged = service.calls.merging.merge(MergeRequest(merge_id, request.name, WHO, b"merge"))
+            check(merged.is_done, "a blind append is merged", merged)
+            return ("COMMITTED", tuple((one.table.meta.table_id, one.version, False) for one in merged.tables))
+
+        try:
+            fork_id = self.persist(lambda process: process.decide(fork))
+            self.persist(lambda process: process.decide(append))
+        except MetaError as refusal:
+            if refusal.reason not in ENDED_OTHERWISE:
+                raise
+            return
+        self.lake.merges += 1
+        self._end(merge_id, merge)
 
     def _end(self, txn_id: str, run: Callable[[Service], tuple[object, ...]]) -> None:
         """Asks for the outcome, sometimes again, also of a later leader."""

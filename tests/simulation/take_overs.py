@@ -14,8 +14,8 @@ from metaservice.store.engines.slate import SlateStore
 from metaservice.store.port import prefix_end
 from protos.laketx.storage.v1 import records_pb2 as pb
 from tests.simulation.bucket import Bucket
-from tests.simulation.checks import ViolationError, check
 from tests.simulation.history import HistoryError
+from tests.simulation.logs import ViolationError, check
 from tests.simulation.servers import Machine
 from tests.simulation.steps import MS, Steps
 from tests.simulation.take_over_clients import Client, FixedReader, Heard, Lake, Told
@@ -174,7 +174,9 @@ def _run(steps: Steps, folder: Path, servers: int) -> Counter[str]:
     check_real_time(lake, log)
     counts = Counter(nemesis.broke)
     counts.update(str(told.answer[0]).lower() for told in lake.txns.values() if told.answer is not None)
-    counts.update(commits=len(log), heard=len(lake.heard), openings=bucket.openings, fenced=bucket.fenced)
+    counts.update(
+        commits=len(log), merges=lake.merges, heard=len(lake.heard), openings=bucket.openings, fenced=bucket.fenced
+    )
     counts.update(turns=steps.turns, virtual_s=steps.now_us // 1_000_000)
     counts.update(f"ended with {code}" for machine in machines for code in machine.ends)
     return counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from metaservice.core.compaction.tasks import Task, TaskState
-from tests.simulation.checks import check
+from tests.simulation.logs import check
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

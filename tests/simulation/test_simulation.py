@@ -15,8 +15,20 @@ def test_every_promise_holds_in_seeded_histories(first: int) -> None:
         assert counts["commits"] > 2, seed
 
 
+QUICK, MANY, BRANCHES = 15, 100, 2
+
+
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(0, QUICK), *(pytest.param(first, MANY, marks=pytest.mark.long) for first in range(QUICK, 5_000, MANY))],
+)
+def test_every_promise_holds_on_branches_and_through_merges(first: int, count: int) -> None:
+    merges = sum(run_history(seed, branches=BRANCHES)["merges"] for seed in range(first, first + count))
+    assert merges > count
+
+
 def test_a_seed_gives_the_same_history_each_time() -> None:
-    assert run_history(7) == run_history(7)
+    assert run_history(7, branches=BRANCHES) == run_history(7, branches=BRANCHES)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 60))])

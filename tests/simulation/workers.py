@@ -13,8 +13,8 @@ from metaservice.core.table.model import Change, FileKind, Operation, Principal
 from metaservice.service.commit.requests import Begin, CommitRequest, Intent
 from metaservice.service.compaction.maintenance import Claim, TaskRenewed
 from metaservice.service.compaction.taskqueue import Wish
-from tests.simulation.checks import Spec, check
 from tests.simulation.clients import WHO, Writer
+from tests.simulation.logs import Spec, check
 from tests.simulation.world import Play, Request, World, outcome
 
 WORKER = Principal("worker", "simulation")

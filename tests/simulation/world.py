@@ -15,6 +15,9 @@ from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Operation, Principal
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.schema import Column
+from metaservice.rpc.convert.wire import kept_reads
+from metaservice.service.branch.branches import Branches
+from metaservice.service.branch.merging import Merging
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.compaction.layouts import Layouts
 from metaservice.service.compaction.maintenance import Maintenance
@@ -26,7 +29,8 @@ from metaservice.service.read.timeline import Timeline, VersionFilter
 from metaservice.service.table.catalog import Catalog
 from metaservice.store import keys
 from metaservice.store.engines.memory import MemoryStore
-from tests.simulation.checks import Checker, Spec, check
+from tests.simulation.checks import Checker
+from tests.simulation.logs import Spec, check
 from tests.simulation.task_checks import Tasks
 
 LEASE_MS = 5_000
@@ -81,6 +85,8 @@ class World:
             Spec(self.uuid(), True, profiles[seed % len(profiles)]),
             Spec(self.uuid(), False, profiles[seed // len(profiles) % len(profiles)]),
         ]
+        self.lines: dict[str, list[Spec]] = {"": self.specs}  # by the names from the lake's branch to this one
+        self.heads: dict[tuple[str, str], int] = {}  # by branch and table, when the branch was made
         self.checker = Checker(self.specs)
         self.decider = Decider(self.reopen, self._tick, _never)
         self.transactions = Transactions(self.decider, self.clock, LEASE_MS, KEEP_MS, 0)
@@ -101,6 +107,8 @@ class World:
         )
         self.layouts = Layouts(self.decider, lambda: None)
         self.tasks = Tasks()
+        self.branches = Branches(self.decider, self.transactions, self.clock)
+        self.merging = Merging(self.decider, self.transactions, self.clock, KEEP_MS, kept_reads)
 
     def uuid(self) -> str:
         """A UUIDv7 of now."""
@@ -170,6 +178,7 @@ class World:
         self.transactions.tick()
         self.guard.tick(self.clock.ms)
         self.maintenance.tick()
+        self.branches.tick()
 
     def store_now(self) -> MemoryStore:
         store = self.decider.state.store

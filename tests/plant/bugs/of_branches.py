@@ -11,6 +11,7 @@ PURGE = ("tests/branches/test_purge.py",)
 HISTORIES = ("tests/branches/test_histories.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 CONFLICTS = ("tests/branches/test_conflicts.py",)
+SIMULATION = ("tests/simulation/test_simulation.py",)
 
 BUGS: Final = (
     Bug(
@@ -105,5 +106,35 @@ BUGS: Final = (
             ),
         ),
         OF_SERVICE,
+    ),
+    Bug(
+        "a merge judges a commit as if those before it on the branch were not there",
+        SERVICE + "branch/replay.py",
+        (("            ahead.then(decision)\n", ""),),
+        SIMULATION,
+    ),
+    Bug(
+        "a branch shows its parent as it was before the newest commit, when the clock went back",
+        SERVICE + "branch/branches.py",
+        (("        instant = max([now_us, state.newest_us, *fresh])\n", "        instant = now_us\n"),),
+        SIMULATION,
+    ),
+    Bug(
+        "a commit of the parent gets a time that a branch shows already",
+        SERVICE + "branch/branches.py",
+        (("        state.note_answered(instant)\n        return instant\n", "        return instant\n"),),
+        SIMULATION,
+    ),
+    Bug(
+        "a merge gets a time before that of the parent's newest commit",
+        SERVICE + "branch/merging.py",
+        (("next_commit_time(self._clocks.now_us(), last_us, state.answered_us)", "self._clocks.now_us()"),),
+        SIMULATION,
+    ),
+    Bug(
+        "a merge is done again when its answer was lost",
+        SERVICE + "branch/merging.py",
+        (("        state.put_txn(txn)\n", ""),),
+        SIMULATION,
     ),
 )

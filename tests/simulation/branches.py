@@ -1,0 +1,152 @@
+"""Branches in a history: they are made, written to, merged and dropped while everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from metaservice.core.errors import MetaError
+from metaservice.core.table.branches import on_branch
+from metaservice.core.table.model import Principal
+from metaservice.service.branch.branches import BranchRequest
+from metaservice.service.branch.merging import Merged, MergeRequest
+from metaservice.service.decider.forking import find_table, get_branch
+from metaservice.store import keys
+from tests.simulation.checks import BY_THE_CLOCK, MergeAnswer
+from tests.simulation.logs import Spec, check
+from tests.simulation.world import Play, Request, World
+
+WHO = Principal("sim", "simulation")
+SHORT, LONG = (0, 1, 3), (2, 6, 12)
+TRIES = 6
+LEVELS_MAX = 3
+REFUSALS = {"BRANCH_IN_USE", "BRANCH_HAS_CHILDREN", "BRANCH_UNKNOWN", *BY_THE_CLOCK}  # its time to live may be over
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A fork, as the first look at a table on a branch gave it."""
+
+    table_id: str
+    base_id: str
+    version: int
+    branch: str
+    time_us: int
+
+
+def play_branch(world: World) -> Play:
+    """A branch from its beginning to its end."""
+    rng, lines = world.rng, world.lines
+    name = f"b{rng.randrange(1 << 40)}"
+    open_lines = [line for line in lines if line.count("/") < LEVELS_MAX]
+    parent = rng.choice(["", *open_lines]) if rng.random() < 0.5 else ""
+    made = yield create(world, name, parent.rpartition("/")[2])
+    if isinstance(made, str):
+        return
+    line = f"{parent}/{name}"
+    lines[line] = []
+    yield from play_pauses(world, SHORT)
+    for spec in world.specs:
+        if rng.random() < 0.8:
+            yield from play_look(world, line, spec)
+    yield from play_pauses(world, LONG)
+    yield from play_end(world, line)
+    del lines[line]
+
+
+def play_pauses(world: World, counts: Sequence[int]) -> Play:
+    for _ in range(world.rng.choice(counts)):
+        yield Request("pause", "", lambda: None)
+
+
+def play_look(world: World, line: str, spec: Spec) -> Play:
+    branch = line.rpartition("/")[2]
+    name = on_branch("keyed" if spec.keyed else "plain", branch)
+
+    def run() -> object:
+        state = world.decider.state
+        table, found = find_table(state, name), list[Looked]()
+        while table is not None and table.fork is not None:  # its base is forked by the same look
+            table_id, fork = table.meta.table_id, table.fork
+            base_id, time_us = keys.uuid_text(fork.base), get_branch(state, fork.branch).time_us
+            found.append(Looked(table_id, base_id, fork.version, fork.branch, time_us))
+            table = state.tables.get(base_id)
+        return found[::-1]
+
+    found = yield Request("look", "", lambda: refusable(run))
+    if isinstance(found, list):
+        forks = [Spec(one.table_id, spec.keyed, spec.profile) for one in found]
+        for fork, one in zip(forks, found, strict=True):
+            then = world.heads.get((one.branch, one.base_id), one.version)
+            check(one.version == then, "a branch shows its parent as it was", one, then)
+            world.checker.hear_fork(fork, one.base_id, one.version, one.branch, one.time_us)
+        if forks and all(one.table_id != forks[-1].table_id for one in world.lines[line]):
+            world.lines[line].append(forks[-1])
+
+
+def play_end(world: World, line: str) -> Play:
+    """Merged, kept and merged again, or dropped."""
+    rng, name = world.rng, line.rpartition("/")[2]
+    for _ in range(TRIES):
+        if rng.random() < 0.12:
+            yield drop(world, name)
+            return
+        keep = rng.random() < 0.25
+        answer = yield merge(world, name, keep=keep)
+        if isinstance(answer, MergeAnswer) and answer.is_done:
+            if not keep:
+                return
+            world.heads = {place: head for place, head in world.heads.items() if place[0] != name}
+            world.lines[line].clear()
+            for spec in world.specs:
+                yield from play_look(world, line, spec)
+            yield from play_pauses(world, LONG)
+        yield from play_pauses(world, SHORT)
+    yield drop(world, name)
+
+
+def create(world: World, name: str, parent: str) -> Request:
+    request = BranchRequest(world.uuid(), name, parent, 0, "", WHO, b"branch")
+
+    def run() -> object:
+        state = world.decider.state
+        if state.branches.find(name) is None:
+            tables = [spec for specs in world.lines.values() for spec in specs if spec.table_id in state.tables]
+            heads = {(name, spec.table_id): state.tables[spec.table_id].head for spec in tables}
+            world.heads.update(heads)
+        return refusable(lambda: world.branches.create(request))
+
+    return Request("branch", "", run)
+
+
+def drop(world: World, name: str) -> Request:
+    return Request("drop", "", lambda: refusable(lambda: world.branches.drop(name)))
+
+
+def merge(world: World, name: str, *, keep: bool) -> Request:
+    """Told first what it would do, which must come true."""
+    txn_id = world.uuid()
+
+    def request(*, validate_only: bool) -> MergeRequest:
+        return MergeRequest(txn_id, name, WHO, b"merge", keep, validate_only)
+
+    def run() -> object:
+        would = refusable(lambda: told(world.merging.merge(request(validate_only=True))))
+        did = refusable(lambda: told(world.merging.merge(request(validate_only=False))))
+        check(would == did, "a merge does what its dry run said", name, would, did)
+        return did
+
+    return Request("merge", txn_id, run)
+
+
+def told(merged: Merged) -> MergeAnswer:
+    tables = tuple((part.table.meta.table_id, part.version, part.count) for part in merged.tables)
+    return MergeAnswer(merged.is_done, tables if merged.is_done else (), merged.time_us if merged.is_done else 0)
+
+
+def refusable(run: Callable[[], object]) -> object:
+    try:
+        return run()
+    except MetaError as refusal:
+        check(refusal.reason in REFUSALS, "a request on a branch is not refused for another reason", refusal)
+        return refusal.reason
