@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from metaservice.cli.command import Group, command, group
-from metaservice.cli.kinds import FILE, PAIR, TABLE, OneOf, whole
+from metaservice.cli.command import Group, SessionCommand, command, group
+from metaservice.cli.kinds import FILE, PAIR, SOURCE_TABLE, TABLE, OneOf, whole
 from metaservice.cli.output import Session
 from metaservice.cli.parameters import (
     asks,
@@ -189,7 +189,7 @@ def run_spark_jar(session: Session, **options: object) -> object:
     return later("laketx.commands.spark_settings", "run_spark_jar", extra="spark")(session, **options)
 
 
-@command("sql")
+@command("sql", kind=SessionCommand)
 @click.option("-e", "--execute", multiple=True, metavar="SQL", help="Run these statements and end; may be repeated.")
 @click.option("-f", "--file", type=FILE, help="Run the statements of a file and end; - is standard input.")
 @click.option("--remote", metavar="URL", default="", help="A Spark Connect server, such as sc://spark:15002.")
@@ -204,10 +204,11 @@ def run_sql(session: Session, **options: object) -> object:
     laketx --folder lake sql -e "SELECT count(*) FROM shop.orders" -o json
     laketx --server meta:7070 sql --warehouse s3a://bucket/lake -f nightly.sql --keep-going
     laketx sql --remote sc://spark:15002
+    laketx --folder lake sql --branch etl -f nightly.sql
     It starts a Spark session, or uses the Spark Connect server of --remote, which must run with the jar
     (`laketx spark-jar`). The tables are in the catalog `lake`, which is the current catalog; if a server already has
-    that catalog, its tables are used. Rows go to stdout, times and errors to stderr. The prompt completes names with
-    Tab and keeps a history.
+    that catalog, its tables are used. With --branch the session starts on a branch (`SET spark.laketx.branch`). Rows go
+    to stdout, times and errors to stderr. The prompt completes names with Tab and keeps a history.
     """
     return later("laketx.commands.sql", "run_sql", extra="spark")(session, **options)
 
@@ -255,7 +256,9 @@ as_option = click.option(
     type=FILE,
     help="URI of the catalog: http(s)://… (REST), sqlite:///…; or a table's metadata file or folder.",
 )
-@click.argument("table", type=TABLE, help="Name of the table in the catalog; for a metadata file, its name in LakeTX.")
+@click.argument(
+    "table", type=SOURCE_TABLE, help="Name of the table in the catalog; for a metadata file, its name in LakeTX."
+)
 @as_option
 @click.option(
     "--option", "catalog_options", multiple=True, type=PAIR, help="A setting of pyiceberg, such as warehouse=main."

@@ -23,7 +23,7 @@ from metaservice.cli.output import Session, existing
 from metaservice.cli.settings import SERVER
 from metaservice.client.credentials import with_scheme
 from worker.services.commands import told, warehouse_of
-from worker.spark.catalog_jar import CATALOG
+from worker.spark.catalog_jar import BRANCH_SETTING, CATALOG
 
 REASON: Final = re.compile(r"\[?(?P<reason>[A-Z][A-Z0-9_.]+)(?:\]|:) ?(?P<message>.*)", re.DOTALL)
 FOR_PROGRAMMERS: Final = re.compile(r" SQLSTATE: \w{5};?|\n+== SQL.*|;\n'.*|\n+JVM stacktrace:.*", re.DOTALL)
@@ -61,6 +61,8 @@ def run_sql(
         sql_session.started(remote, state / "spark.log", session.settings.timeout_s) as running,
         current_catalog(session, running, lake, files),
     ):
+        if session.settings.branch:
+            running.conf.set(BRANCH_SETTING, session.settings.branch)
         shell = Shell(session, running, form, limit)
         if statements is not None:
             return shell.run_all(statements, keep_going=keep_going)

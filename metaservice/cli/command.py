@@ -66,6 +66,11 @@ SHARED: Final = (
         type=OneOf(["table", "json"]),
         help="Tables for people or JSON for programs (default table).",
     ),
+    _shared(
+        ["--branch"],
+        metavar="BRANCH",
+        help="The branch on which tables are whose names say none (docs/branches.md), for commands that take tables.",
+    ),
     _shared(["--user"], metavar="NAME", help="Name that the history shows (LAKETX_USER; default: the system's user)."),
     _shared(
         ["--timeout", "timeout_s"],
@@ -85,6 +90,7 @@ class Command(click.Command):
     """A command."""
 
     begins_with: ClassVar[Sequence[click.Parameter]] = SHARED
+    takes_branch: ClassVar[bool] = False  # whether it uses `--branch` otherwise than for a table's name
     allow_extra_args = True  # refused by `parse_args`, in our words
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -102,6 +108,8 @@ class Command(click.Command):
         if not isinstance(self, click.Group):  # what a group runs may have such options still
             session = session_of(ctx)
             session.settings.settle(session.environment)
+            if session.settings.branch and not session.settings.branch_used and not self.takes_branch:
+                raise refuse(ctx, f"{ctx.command_path}: --branch is for commands that are given the name of a table")
         return super().invoke(ctx)
 
     # ---------------------------------------------------------------------------------------------------------- help
@@ -133,6 +141,12 @@ class Command(click.Command):
             if listed:
                 with formatter.section(title):
                     formatter.write_dl([(each.get_help_spec(ctx), each.help or "") for each in listed])
+
+
+class SessionCommand(Command):
+    """A command that starts a session, on the branch of `--branch`."""
+
+    takes_branch = True
 
 
 class Passing(Command):

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from metaservice.cli.failures import CommandError, did_you_mean, usage_failure
-from metaservice.cli.find import find_table, list_namespaces
+from metaservice.cli.find import TABLE_ID, find_table, list_namespaces
 from metaservice.cli.output import Session
 from metaservice.cli.values import read_time_us, word
 from metaservice.client import LakeTXError, MetaClient
@@ -20,6 +20,8 @@ from protos.laketx.v1 import maintenance_pb2, transaction_pb2
 COMPLETE_TIMEOUT_S: Final = 1.0
 OFFERED_MAX: Final = 2_000
 TRANSACTIONS_MAX: Final = 50
+AT: Final = "@"
+MAIN: Final = "main"
 Offers = Iterable[tuple[str, str]]
 
 
@@ -120,9 +122,32 @@ class Known(click.ParamType[str, str]):
         return [CompletionItem(text, help=meaning) for text, meaning in found if text.startswith(incomplete)]
 
 
+class TableName(Known):
+    """A table's name or id. With `--branch` a name that says no branch is one on that branch."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        settings = session_of(ctx).settings
+        if not settings.branch:
+            return value
+        settings.branch_used = True
+        if TABLE_ID.fullmatch(value):
+            return value
+        table, at, version = value.rpartition(AT)
+        if not at or not version.isdecimal():  # TABLE@7 is a version
+            table, version = value, ""
+        name, _, branch = table.partition(AT)
+        branch = branch or settings.branch
+        on_branch = name if branch.lower() == MAIN else f"{name}{AT}{branch}"
+        return f"{on_branch}{AT}{version}" if version else on_branch
+
+
+def tables(client: MetaClient) -> Offers:
+    return ((each.name, each.comment) for each in client.list_tables())
+
+
 def dropped_tables(client: MetaClient, _: str) -> Offers:
-    tables = islice(client.list_tables(include_dropped=True), OFFERED_MAX)
-    return {each.name: each.comment for each in tables if each.HasField("drop_time_us")}.items()
+    listed = islice(client.list_tables(include_dropped=True), OFFERED_MAX)
+    return {each.name: each.comment for each in listed if each.HasField("drop_time_us")}.items()
 
 
 def transactions(client: MetaClient, state: transaction_pb2.TransactionState.ValueType) -> Offers:
@@ -144,7 +169,9 @@ def cursors(client: MetaClient, table: str) -> Offers:
     return ((each.name, f"read up to version {each.version}") for each in found)
 
 
-TABLE: Final = Known("table", lambda client, _: ((each.name, each.comment) for each in client.list_tables()))
+TABLE: Final = TableName("table", lambda client, _: tables(client))
+SOURCE_TABLE: Final = Known("table", lambda client, _: tables(client))  # of another catalog
+NEW_TABLE: Final = TableName("name", lambda _, __: ())
 DROPPED_TABLE: Final = Known("table", dropped_tables)
 COLUMN: Final = Known("name", lambda client, table: ((c.name, c.type) for c in find_table(client, table).columns))
 NAMESPACE: Final = Known("name", lambda client, _: ((name, "") for name in list_namespaces(client)))

@@ -26,6 +26,8 @@ class Settings:
     width: int | None = None
     no_color: bool = False
     quiet: bool = False
+    branch: str = ""  # on which tables are whose names say none
+    branch_used: bool = False  # whether the name of a table was read with it
 
     @property
     def as_json(self) -> bool:

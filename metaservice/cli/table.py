@@ -13,7 +13,7 @@ from metaservice.cli.columns import EXAMPLE, read_columns
 from metaservice.cli.command import Command, command, group
 from metaservice.cli.failures import CommandError, Exit, did_you_mean, usage_failure
 from metaservice.cli.find import GONE, TABLE_ID, find_table
-from metaservice.cli.kinds import COLUMN, DROPPED_TABLE, NAMESPACE, PAIR, TABLE, VERSION, OneOf, whole
+from metaservice.cli.kinds import COLUMN, DROPPED_TABLE, NAMESPACE, NEW_TABLE, PAIR, TABLE, VERSION, OneOf, whole
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import (
     PROFILES,
@@ -188,7 +188,7 @@ class Definition(TypedDict):
 
 
 @command("create", GROUP)
-@click.argument("name", help='"table" or "namespace.table".')
+@click.argument("name", type=NEW_TABLE, help='"table" or "namespace.table".')
 @click.argument("column", nargs=-1, help='A column, as in SQL: "id bigint not null", "day date comment \'x\'".')
 @click.option("--columns", default="", help='Columns, separated by commas: "id bigint not null, day date, v string".')
 @click.option(

@@ -527,3 +527,27 @@ def test_views_are_listed_shown_and_dropped(lake: Lake, here: Run) -> None:
     assert here("view", "drop", "shop.v", "-y").out == "dropped view shop.v\n"
     gone = here("view", "show", "shop.v")
     assert (gone.code, "laketx view list" in gone.err) == (Exit.NOT_FOUND, True)
+
+
+def test_a_branch_for_names_that_say_none(lake: Lake, here: Run) -> None:
+    """Before or after the command, for names alone: ids and names with a branch are as they are."""
+    lake.client.create_branch("cli")
+    try:
+        assert here("--branch", "cli", "table", "create", "shop.lined", "id bigint").code == 0
+        assert here("table", "show", "shop.lined").code == Exit.NOT_FOUND
+        shown = of(here("table", "show", "shop.lined", "--branch", "cli", "-o", "json"))
+        assert shown["name"] == "shop.lined@cli"
+        assert of(here("--branch", "cli", "table", "show", "shop.orders@main", "-o", "json"))["name"] == "shop.orders"
+        assert of(here("--branch", "main", "table", "show", "shop.orders", "-o", "json"))["name"] == "shop.orders"
+        by_id = of(here("--branch", "cli", "table", "show", lake.orders, "-o", "json"))
+        assert by_id["name"] == "shop.orders"
+        pin = of(here("--branch", "cli", "pins", "create", "shop.orders@1", "-o", "json"))
+        assert pin["tables"][0]["table_id"] != lake.orders
+        lake.client.unpin(pin["pin_id"])
+        unknown = here("--branch", "nowhere", "versions", "shop.orders")
+        assert (unknown.code, "BRANCH_UNKNOWN" in unknown.err) == (Exit.NOT_FOUND, True)
+        for words in (["table", "list"], ["namespace", "list"], ["pins", "list"], ["branch", "show", "cli"]):
+            refused = here("--branch", "cli", *words)
+            assert (refused.code, "--branch is for commands" in refused.err) == (Exit.USAGE, True)
+    finally:
+        lake.client.drop_branch("cli")

@@ -26,6 +26,7 @@ BUILT: Final = Path(__file__).resolve().parents[1] / "spark_catalog" / "target"
 EXTENSIONS_CLASS: Final = "io.laketx.spark.LakeExtensions"
 JARS: Final = "spark.jars"
 EXTENSIONS: Final = "spark.sql.extensions"
+BRANCH_SETTING: Final = "spark.laketx.branch"  # of a session: the branch of tables whose names say none
 NO_JAR: Final = (
     "the Spark session was started without the jar of LakeTX: `laketx spark-jar` says where it lies and with which "
     "settings to start a session; one that `connect` starts itself has it, where the jar is installed "

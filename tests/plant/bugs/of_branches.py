@@ -12,6 +12,8 @@ HISTORIES = ("tests/branches/test_histories.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 CONFLICTS = ("tests/branches/test_conflicts.py",)
 SIMULATION = ("tests/simulation/test_simulation.py",)
+CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
+IN_SPARK = ("tests/spark/test_branches.py",)
 
 BUGS: Final = (
     Bug(
@@ -136,5 +138,14 @@ BUGS: Final = (
         SERVICE + "branch/merging.py",
         (("        state.put_txn(txn)\n", ""),),
         SIMULATION,
+    ),
+    Bug(
+        "an INSERT on a branch goes to the table that an earlier statement saw in the lake",
+        CATALOG + "LakeCatalog.java",
+        (
+            ("    return looks.known(branch.on(ident));\n", "    return looks.known(ident);\n"),
+            ("    looks.keep(whole, newest);\n", "    looks.keep(ident, newest);\n"),
+        ),
+        IN_SPARK,
     ),
 )

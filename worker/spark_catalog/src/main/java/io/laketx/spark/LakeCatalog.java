@@ -71,6 +71,7 @@ public final class LakeCatalog
 
   private String catalog;
   private Service service;
+  private BranchSetting branch;
   private Namespaces namespaces;
   private Procedures procedures;
   private Views views;
@@ -80,8 +81,9 @@ public final class LakeCatalog
   public void initialize(String name, CaseInsensitiveStringMap options) {
     catalog = name;
     service = Service.of(LakeAddress.of(name, options));
+    branch = new BranchSetting(options);
     namespaces = new Namespaces(service);
-    procedures = new Procedures(name, service);
+    procedures = new Procedures(name, service, branch);
     views = new Views(name, service);
   }
 
@@ -99,8 +101,8 @@ public final class LakeCatalog
 
   private Identifier[] tablesOf(String name, int depth) {
     List<Identifier> found = new ArrayList<>();
-    for (Table one : Tables.list(service, name, false)) {
-      Identifier ident = TableNames.identifier(one.getName());
+    for (String one : branch.tables(service, name)) {
+      Identifier ident = TableNames.identifier(one);
       if (ident.namespace().length == depth) found.add(ident);
     }
     return found.toArray(Identifier[]::new);
@@ -192,7 +194,7 @@ public final class LakeCatalog
       throws NoSuchTableException {
     CaseInsensitiveStringMap write = TableNames.optionsOf(ident);
     Snapshot found =
-        at == null ? newest(ident, write.get(VERSION)) : named(TableNames.ofTable(ident), TableNames.idOf(ident), at);
+        at == null ? newest(ident, write.get(VERSION)) : named(nameOf(ident), TableNames.idOf(ident), at);
     if (found != null) return LakeTable.of(shown(ident, found.meta()), found, write);
     MetadataKind kind = MetadataKind.find(ident.name());
     boolean isChanges = ident.name().equalsIgnoreCase(ChangesTable.NAME);
@@ -209,10 +211,11 @@ public final class LakeCatalog
   /** The newest version of a table, or the one that a transaction sees, or has `fixed`; null if there is no table. */
   private Snapshot newest(Identifier ident, String fixed) {
     boolean isFree = fixed == null && SqlTransaction.current() == null;
-    Table known = isFree && SparkInternals.isLookingAgain() ? looks.recent(ident) : null;
+    Identifier whole = branch.on(ident);
+    Table known = isFree && SparkInternals.isLookingAgain() ? looks.recent(whole) : null;
     if (known != null) return Snapshot.upcoming(service, known);
     Table newest = find(ident);
-    looks.keep(ident, newest);
+    looks.keep(whole, newest);
     if (newest == null) return null;
     return fixed == null ? seen(newest) : Snapshot.at(service, newest, Long.parseLong(fixed));
   }
@@ -246,10 +249,10 @@ public final class LakeCatalog
   /** The table that a metadata table is of, which may be named without the current namespace; null if there is none. */
   private Snapshot parent(Identifier ident, GetTableRequest.Builder at) {
     String name = TableNames.ofParent(ident);
-    Snapshot found = snapshot(name, at);
+    Snapshot found = name == null ? null : snapshot(branch.on(name), at);
     String current = SparkInternals.currentNamespace(catalog);
     boolean isWhole = ident.namespace().length != 1 || current == null;
-    return found != null || isWhole ? found : snapshot(current + "." + name, at);
+    return found != null || isWhole ? found : snapshot(branch.on(current + "." + name), at);
   }
 
   private Snapshot snapshot(String name, GetTableRequest.Builder at) {
@@ -262,30 +265,36 @@ public final class LakeCatalog
 
   /** What an earlier statement has seen of a table under a definition; null where that isn't known. */
   private LakeTable remembered(Identifier ident, String definition) {
-    Table known = definition == null || SqlTransaction.current() != null ? null : looks.known(ident);
+    Table known = definition == null || SqlTransaction.current() != null ? null : known(ident);
     if (known == null || !known.getDefinition().equals(definition)) return null;
     return new LakeTable(shown(ident, known), Snapshot.remembered(service, known));
   }
 
   /** The table as a statement has seen it; null where none has. */
   Table known(Identifier ident) {
-    return looks.known(ident);
+    return looks.known(branch.on(ident));
+  }
+
+  /** The table's name to the service; null where no table can have that name. */
+  private String nameOf(Identifier ident) {
+    String name = TableNames.ofTable(ident);
+    return name == null ? null : branch.on(name);
   }
 
   /** By its name, or by its id. */
   private Table find(Identifier ident) {
     String id = TableNames.idOf(ident);
-    return id == null ? Tables.find(service, TableNames.ofTable(ident)) : Tables.findById(service, id);
+    return id == null ? Tables.find(service, nameOf(ident)) : Tables.findById(service, id);
   }
 
   private String shown(Identifier ident, Table table) {
-    return catalog + "." + (TableNames.idOf(ident) == null ? ident.toString() : table.getName());
+    return catalog + "." + (TableNames.idOf(ident) == null ? branch.on(ident).toString() : table.getName());
   }
 
   /** Metadata tables don't count: a table may be made in their place. */
   @Override
   public boolean tableExists(Identifier ident) {
-    return Tables.find(service, TableNames.ofTable(ident)) != null;
+    return Tables.find(service, nameOf(ident)) != null;
   }
 
   @Override
@@ -298,7 +307,7 @@ public final class LakeCatalog
   public org.apache.spark.sql.connector.catalog.Table createTable(Identifier ident, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
     SqlTransaction.refuse("CREATE TABLE");
-    String name = TableNames.ofTable(ident);
+    String name = nameOf(ident);
     if (name == null) throw new NoSuchNamespaceException(ident.namespace());
     try {
       Table made = Tables.create(service, NewTables.of(name, info));
@@ -314,7 +323,7 @@ public final class LakeCatalog
   public StagedTable stageCreate(Identifier ident, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
     SqlTransaction.refuse("CREATE TABLE AS SELECT");
-    String name = TableNames.ofTable(ident);
+    String name = nameOf(ident);
     if (name == null) throw new NoSuchNamespaceException(ident.namespace());
     try {
       return StagedLakeTable.created(service, catalog + "." + ident, NewTables.of(name, info));
@@ -342,7 +351,7 @@ public final class LakeCatalog
   public StagedTable stageCreateOrReplace(Identifier ident, TableInfo info) throws NoSuchNamespaceException {
     for (int attempt = 1; attempt <= LOOKS_MAX; attempt++) {
       try {
-        Table there = Tables.find(service, TableNames.ofTable(ident));
+        Table there = Tables.find(service, nameOf(ident));
         return there == null ? stageCreate(ident, info) : replaced(ident, info, there);
       } catch (TableAlreadyExistsException race) {
         // made or dropped between the two calls: look again
@@ -376,7 +385,7 @@ public final class LakeCatalog
   @Override
   public boolean dropTable(Identifier ident) {
     SqlTransaction.refuse("DROP TABLE");
-    Table found = Tables.find(service, TableNames.ofTable(ident));
+    Table found = Tables.find(service, nameOf(ident));
     if (found != null) Tables.drop(service, found);
     return found != null;
   }
@@ -409,14 +418,14 @@ public final class LakeCatalog
     return isWhole ? Identifier.of(new String[] {parts[1]}, to.name()) : to;
   }
 
-  private static String newName(Identifier target) {
-    String name = TableNames.ofTable(target);
+  private String newName(Identifier target) {
+    String name = nameOf(target);
     if (name != null) return name;
     throw LakeException.invalid("NAME_INVALID", target + ": a new name is name or namespace.name");
   }
 
   private Table get(Identifier ident) throws NoSuchTableException {
-    Table found = Tables.find(service, TableNames.ofTable(ident));
+    Table found = Tables.find(service, nameOf(ident));
     if (found == null) throw new NoSuchTableException(ident);
     return found;
   }
@@ -442,27 +451,32 @@ public final class LakeCatalog
 
   @Override
   public View createView(Identifier ident, View view) throws ViewAlreadyExistsException, NoSuchNamespaceException {
+    branch.refuseViews("CREATE VIEW");
     return views.create(ident, view);
   }
 
   @Override
   public View replaceView(Identifier ident, View view) throws NoSuchViewException {
+    branch.refuseViews("CREATE VIEW");
     return views.replace(ident, view);
   }
 
   @Override
   public View createOrReplaceView(Identifier ident, View view)
       throws ViewAlreadyExistsException, NoSuchNamespaceException {
+    branch.refuseViews("CREATE VIEW");
     return views.createOrReplace(ident, view);
   }
 
   @Override
   public boolean dropView(Identifier ident) {
+    if (viewExists(ident)) branch.refuseViews("DROP VIEW");
     return views.drop(ident);
   }
 
   @Override
   public void renameView(Identifier from, Identifier to) throws NoSuchViewException, ViewAlreadyExistsException {
+    branch.refuseViews("ALTER VIEW");
     views.rename(from, newName(inThisCatalog(to)));
   }
 

@@ -11,6 +11,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class TableNames {
   private static final String BY_ID = "$id"; // no namespace has that name
   private static final int WITH_OPTIONS = 3; // parts of the namespace
+  static final String AT = "@"; // begins the branch in the name of a table
   private static final String BRANCH = "branch_"; // begins the last part of the name of a table on a branch
 
   private TableNames() {}
@@ -55,7 +56,7 @@ public final class TableNames {
   private static String onBranch(Identifier ident) {
     String[] namespace = ident.namespace();
     if (namespace[0].equals(BY_ID) || !ident.name().startsWith(BRANCH)) return null;
-    return namespace[0] + "." + namespace[1] + "@" + ident.name().substring(BRANCH.length());
+    return namespace[0] + "." + namespace[1] + AT + ident.name().substring(BRANCH.length());
   }
 
   public static Identifier identifier(String name) {

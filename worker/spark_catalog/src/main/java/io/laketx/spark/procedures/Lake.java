@@ -1,5 +1,6 @@
 package io.laketx.spark.procedures;
 
+import io.laketx.spark.BranchSetting;
 import io.laketx.spark.define.Tables;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
@@ -13,7 +14,7 @@ import java.util.function.Function;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /** What procedures ask for: tables by the names that people give, versions, and lists in pages. */
-record Lake(String catalog, Service service) {
+record Lake(String catalog, Service service, BranchSetting branch) {
   static final int PAGE = 1_000;
 
   /** The table of the argument `table`. */
@@ -21,9 +22,13 @@ record Lake(String catalog, Service service) {
     return Tables.get(service, name(given));
   }
 
-  /** Its name, which may begin with the catalog's. */
+  /** Its name, which may begin with the catalog's, with the branch that it or the session says. */
   String name(Arguments given) {
-    String name = given.text("table");
+    return branch.on(nameIn(given.text("table")));
+  }
+
+  /** The name without the catalog's. */
+  String nameIn(String name) {
     if (name.isEmpty()) throw LakeException.invalid("TABLE_NOT_NAMED", "say the table's name: table => 'shop.orders'");
     String prefix = catalog + ".";
     boolean isWhole = name.regionMatches(true, 0, prefix, 0, prefix.length()) && name.indexOf('.', prefix.length()) > 0;

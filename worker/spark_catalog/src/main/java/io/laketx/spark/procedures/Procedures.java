@@ -1,5 +1,6 @@
 package io.laketx.spark.procedures;
 
+import io.laketx.spark.BranchSetting;
 import io.laketx.spark.service.ForeignWords;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
@@ -18,9 +19,9 @@ public final class Procedures {
   private final String catalog;
   private final Map<String, LakeProcedure> known = new TreeMap<>();
 
-  public Procedures(String catalog, Service service) {
+  public Procedures(String catalog, Service service, BranchSetting branch) {
     this.catalog = catalog;
-    Lake lake = new Lake(catalog, service);
+    Lake lake = new Lake(catalog, service, branch);
     Stream.of(
             Looking.all(lake),
             Marking.all(lake),

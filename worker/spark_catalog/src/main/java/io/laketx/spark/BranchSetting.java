@@ -1,0 +1,101 @@
+package io.laketx.spark;
+
+import io.laketx.spark.define.Tables;
+import io.laketx.spark.service.LakeException;
+import io.laketx.spark.service.Service;
+import io.laketx.v1.Branch;
+import io.laketx.v1.BranchTable;
+import io.laketx.v1.GetBranchRequest;
+import io.laketx.v1.GetBranchResponse;
+import io.laketx.v1.Table;
+import java.util.Collection;
+import java.util.Locale;
+import java.util.TreeMap;
+import java.util.regex.Pattern;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The branch on which a session's tables are where their names say none: `spark.laketx.branch` of the session, or else
+ * `spark.sql.catalog.NAME.branch` of the catalog. `main` is the lake itself.
+ */
+public final class BranchSetting {
+  public static final String SESSION = "spark.laketx.branch";
+  private static final String OPTION = "branch";
+  private static final String MAIN = "main";
+  private static final String ON_MAIN = TableNames.AT + MAIN;
+  private static final Pattern NAME = Pattern.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,63}");
+
+  private final String ofCatalog;
+
+  BranchSetting(CaseInsensitiveStringMap options) {
+    ofCatalog = options.getOrDefault(OPTION, "").strip();
+  }
+
+  /** Empty: the lake itself. */
+  String current() {
+    String ofSession = SQLConf.get().getConfString(SESSION, "").strip();
+    String name = ofSession.isEmpty() ? ofCatalog : ofSession;
+    if (name.isEmpty() || name.equalsIgnoreCase(MAIN)) return "";
+    if (NAME.matcher(name).matches()) return name;
+    String setting = ofSession.isEmpty() ? "the catalog's setting branch" : SESSION;
+    throw LakeException.invalid(
+        "BRANCH_NAME_INVALID",
+        setting + " is '" + name + "': a branch's name has letters, digits, _ and -; RESET " + SESSION + " is for main");
+  }
+
+  /** The name of a table with its branch, as the service has it. */
+  public String on(String name) {
+    if (name.toLowerCase(Locale.ROOT).endsWith(ON_MAIN)) return name.substring(0, name.length() - ON_MAIN.length());
+    if (name.contains(TableNames.AT)) return name;
+    String branch = current();
+    return branch.isEmpty() ? name : name + TableNames.AT + branch;
+  }
+
+  /** The same table, whose name says the branch; one that is named by its id stays, and so does what no table can have. */
+  Identifier on(Identifier ident) {
+    String name = TableNames.idOf(ident) == null ? TableNames.ofTable(ident) : null;
+    return name == null ? ident : TableNames.identifier(on(name));
+  }
+
+  /** The tables of the current branch by name, without its name; of one namespace, or of all if it is empty. */
+  Collection<String> tables(Service service, String namespace) {
+    return tables(service, namespace, current());
+  }
+
+  private static Collection<String> tables(Service service, String namespace, String branch) {
+    TreeMap<String, String> found = new TreeMap<>();
+    if (branch.isEmpty()) {
+      for (Table one : Tables.list(service, namespace, false)) found.put(one.getName(), one.getName());
+      return found.values();
+    }
+    GetBranchRequest request = GetBranchRequest.newBuilder().setName(branch).build();
+    GetBranchResponse answer = service.ask(stubs -> stubs.catalog().getBranch(request));
+    Branch shown = answer.getBranch();
+    if (shown.getParent().isEmpty()) {
+      for (Table one : Tables.list(service, namespace, false)) {
+        if (one.getCreateTimeUs() <= shown.getTimeUs()) found.put(one.getName(), one.getName());
+      }
+    } else {
+      for (String one : tables(service, namespace, shown.getParent())) found.put(one, one);
+    }
+    String prefix = namespace.toLowerCase(Locale.ROOT) + ".";
+    for (BranchTable one : answer.getTablesList()) {
+      boolean isIn = namespace.isEmpty() || one.getName().toLowerCase(Locale.ROOT).startsWith(prefix);
+      if (one.getDropped()) found.remove(one.getName());
+      else if (isIn) found.put(one.getName(), one.getName());
+    }
+    return found.values();
+  }
+
+  /** Views are those of the lake: a statement of a session on a branch would change what everybody sees. */
+  void refuseViews(String statement) {
+    String branch = current();
+    if (branch.isEmpty()) return;
+    throw LakeException.invalid(
+        "VIEW_ON_BRANCH",
+        statement + ": views are not branched, and the session works on the branch " + branch + ": SET " + SESSION
+            + " = main first");
+  }
+}
