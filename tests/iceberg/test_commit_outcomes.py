@@ -22,11 +22,11 @@ from tests.iceberg.writers import SCHEMA, Request, appended, created, error_of, 
 from tests.integration.broken_network import Network, Way
 from tests.integration.service import TIMEOUT_S, Service, service, wait_until
 from worker.iceberg.rest.app import build_app
-from worker.iceberg.rest.callers import Callers
 from worker.iceberg.rest.listing import Listings
 from worker.iceberg.rest.plans import Plans
-from worker.iceberg.rest.serve import bind
 from worker.iceberg.rest.tables import Showing, Tables
+from worker.web.callers import Callers
+from worker.web.serving import bind
 
 unknown_state = pytest.importorskip("pyiceberg.exceptions", reason="pyiceberg is missing").CommitStateUnknownException
 BUDGET_S: Final = 1.0
@@ -66,7 +66,7 @@ def catalog_here(address: str, warehouse: Path) -> Iterator[Server]:
 
     callers, tables = Callers(connect_to, str(warehouse), now_s=time.monotonic), Tables(Showing(), time.monotonic)
     app = build_app(callers, tables, Listings(tables, time.monotonic), Plans(60.0, time.monotonic), {})
-    bound = bind("127.0.0.1", 0)
+    bound = bind("127.0.0.1:0", "ICEBERG_LISTEN")
     running = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
     thread = threading.Thread(target=lambda: running.run(sockets=[bound]), name="catalog")
     thread.start()

@@ -14,7 +14,7 @@ from cryptography import x509
 from metaservice.client import LakeTXError
 from tests.iceberg.servers import served_folder
 from tests.integration.certificates import Authority
-from worker.iceberg.rest.certificate import Certificate
+from worker.web.certificate import Certificate
 
 
 def serial_shown(url: str, authority: Authority) -> int:
@@ -52,4 +52,4 @@ def test_a_pair_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
     pair, other, locked = authority.issue("one"), authority.issue("other"), authority.issue("locked", encrypted=True)
     for cert, key in ((pair.cert, other.key), (pair.cert, tmp_path / "nothing"), (locked.cert, locked.key)):
         with pytest.raises(LakeTXError, match=r"ICEBERG_LISTEN.* can't be used"):
-            Certificate(str(cert), str(key))
+            Certificate(str(cert), str(key), "ICEBERG_LISTEN")

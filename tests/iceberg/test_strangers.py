@@ -21,12 +21,13 @@ from starlette.requests import Request
 from metaservice.client import Credentials, MetaClient, UnauthenticatedError
 from tests.iceberg.servers import Server, served
 from tests.integration.callers import Guarded, guarded
-from worker.iceberg.rest import bodies, callers
+from worker.iceberg.rest import bodies
 from worker.iceberg.rest.bodies import BODY_BYTES_MAX, Bodies, json_of
-from worker.iceberg.rest.callers import TOKEN_CHARS_MAX, Callers
-from worker.iceberg.rest.connections import TimedConnection
 from worker.iceberg.rest.problems import RestError
-from worker.iceberg.rest.serve import bind
+from worker.web import callers
+from worker.web.callers import TOKEN_CHARS_MAX, CallerRefusedError, Callers
+from worker.web.connections import TimedConnection
+from worker.web.serving import bind
 
 ANSWER_S: Final = 60
 COMMIT: Final = "POST /v1/v3/namespaces/shop/tables/visits HTTP/1.1"
@@ -92,7 +93,7 @@ def test_strangers_push_out_nobody_who_is_known(company: Guarded, monkeypatch: p
     lake = found.lake(ana)
     for at in range(5):
         for _ in range(2):
-            with pytest.raises((UnauthenticatedError, RestError)):
+            with pytest.raises((UnauthenticatedError, CallerRefusedError)):
                 found.lake(f"Bearer stranger{at}")
     assert asked[1:] == [f"stranger{at}" for at in range(5)], "one that was refused is asked for once in a while"
     assert found.known(ana) is lake
@@ -217,7 +218,7 @@ async def answers(scope: Any, receive: Any, send: Any) -> None:
 
 @contextmanager
 def serving(kind: type[TimedConnection]) -> Iterator[int]:
-    bound = bind("127.0.0.1", 0)
+    bound = bind("127.0.0.1:0", "ICEBERG_LISTEN")
     config = uvicorn.Config(answers, http=kind, ws="none", lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: server.run(sockets=[bound]))

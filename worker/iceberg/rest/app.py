@@ -31,7 +31,6 @@ from worker.iceberg.rest.answers import (
     table_of,
 )
 from worker.iceberg.rest.bodies import Bodies
-from worker.iceberg.rest.callers import Callers
 from worker.iceberg.rest.catalog import FORMATS, Catalog, namespace_of, page_of
 from worker.iceberg.rest.listing import Listings
 from worker.iceberg.rest.plan_routes import PLANNING, PlanRoutes
@@ -41,6 +40,7 @@ from worker.iceberg.rest.shapes import METRICS
 from worker.iceberg.rest.tables import Tables
 from worker.iceberg.rest.view_routes import OF_VIEWS
 from worker.iceberg.rest.write_routes import WRITES
+from worker.web.callers import Callers
 
 DEFAULT: Final = "v3"
 NEWCOMERS_MAX: Final = 8  # callers for whom MetaService is asked at one time; known ones don't wait for them

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from metaservice.client import ConflictError, ErrorKind, LakeTXError, MetaServiceError, UnauthenticatedError
 from worker.base.errors import InputError
+from worker.web.callers import CallerRefusedError
 
 NO_TABLE: Final = "NoSuchTableException"
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
@@ -47,7 +48,7 @@ def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
     match error:
         case RestError():
             return error
-        case UnauthenticatedError():
+        case UnauthenticatedError() | CallerRefusedError():
             return RestError(401, "NotAuthorizedException", str(error))
         case ConflictError():
             return RestError(409, "CommitFailedException", str(error))

@@ -18,7 +18,6 @@ from cachetools import TTLCache
 
 from metaservice.client import MetaClient, UnauthenticatedError
 from worker.connection.lake_connection import Connection
-from worker.iceberg.rest.problems import RestError
 
 CALLERS_MAX: Final = 200
 TOKEN_CHARS_MAX: Final = 8_000  # gRPC passes on no more
@@ -27,6 +26,10 @@ KNOWN_S: Final = 300.0  # until a caller is asked for again
 REFUSED_S: Final = 5.0
 REFUSED_MAX: Final = 10_000
 Connect = Callable[[str], MetaClient]  # by the caller's token; empty: none
+
+
+class CallerRefusedError(Exception):
+    """The caller is nobody that the service knows; the text says why."""
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class Callers:
         token = self._token(authorization)
         with self._lock:
             if why := self._refused.get(_digest(token)):
-                raise RestError(401, "NotAuthorizedException", why)
+                raise CallerRefusedError(why)
             found = self._lakes.get(token)
             if found is None or found.until_s < self._now_s():
                 return None
@@ -79,12 +82,12 @@ class Callers:
 
     def _token(self, authorization: str) -> str:
         if len(authorization) > TOKEN_CHARS_MAX + len(BEARER):
-            raise RestError(401, "NotAuthorizedException", f"a token has at most {TOKEN_CHARS_MAX} characters")
+            raise CallerRefusedError(f"a token has at most {TOKEN_CHARS_MAX} characters")
         token = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
         if not (token.isascii() and token.isprintable()):
-            raise RestError(401, "NotAuthorizedException", "a token has printable ASCII characters")
+            raise CallerRefusedError("a token has printable ASCII characters")
         if self._secret and not hmac.compare_digest(token.encode(), self._secret.encode()):
-            raise RestError(401, "NotAuthorizedException", "show the server's token: Authorization: Bearer …")
+            raise CallerRefusedError("show the server's token: Authorization: Bearer …")
         return token if self._has_tokens else ""
 
     def _asked(self, token: str) -> Connection:
@@ -96,7 +99,7 @@ class Callers:
                 lake.close()  # then nobody is anybody
                 return self.lake("")
         except UnauthenticatedError as error:
-            self._refuse(token, str(error))
+            self._note_refusal(token, str(error))
             lake.close()
             raise
         except BaseException:
@@ -116,7 +119,7 @@ class Callers:
                 one.close()
         return kept
 
-    def _refuse(self, token: str, why: str) -> None:
+    def _note_refusal(self, token: str, why: str) -> None:
         with self._lock:
             self._refused[_digest(token)] = why
             self._lakes.pop(token, None)

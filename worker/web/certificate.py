@@ -1,4 +1,4 @@
-"""The catalog's certificate. Its files are looked at in each handshake, and read anew if they changed.
+"""A server's certificate. Its files are looked at in each handshake, and read anew if they changed.
 
 A pair that can't be used is logged once, and the one before it stays.
 """
@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from metaservice.shared.file_stamps import Stamp, read_stamp
 from worker.base.errors import InputError
 
-_log = logging.getLogger("laketx.iceberg")
+_log = logging.getLogger("laketx.web")
 
 
 class Certificate:
     """A certificate and its key, as PEM files. Threads can share it."""
 
-    def __init__(self, cert: str, key: str) -> None:
-        self._cert, self._key = cert, key
+    def __init__(self, cert: str, key: str, reason: str) -> None:
+        """`reason` is the stable word for a pair that can't be used."""
+        self._cert, self._key, self.reason = cert, key, reason
         self._lock = threading.Lock()
         self._seen = self._stamps()
         self._newest = self._read()
@@ -47,7 +48,7 @@ class Certificate:
             found.load_cert_chain(self._cert, self._key, password=_no_password)
         except (OSError, ValueError) as error:  # what is wrong with a pair is an SSLError, an OSError
             raise InputError(
-                "ICEBERG_LISTEN",
+                self.reason,
                 f"the certificate {self._cert} with the key {self._key} can't be used: {error}; name PEM files that "
                 "belong together, the key without a password",
             ) from error

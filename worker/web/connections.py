@@ -6,7 +6,7 @@ There is a limit of their number: each takes a file descriptor, and strangers ca
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -14,13 +14,9 @@ HEAD_S: Final = 20.0  # until the head of a request is there, and for the rest o
 TAKE_S: Final = 60.0  # until a client takes the next part of an answer
 HEAD_BYTES_MAX: Final = 64 << 10
 CONNECTIONS_MAX: Final = 500  # a process often may have 1,024 open files, and those of tables are among them
-FULL: Final = (
-    b'{"error": {"message": "the catalog has too many connections: try again later", '
-    b'"type": "SlowDownException", "code": 503}}'
-)
 REFUSAL: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
-    b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(FULL), FULL)
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: %b\r\nretry-after: 1\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%b"
 )
 
 
@@ -30,13 +26,15 @@ class TimedConnection(H11Protocol):
     head_s = HEAD_S
     take_s = TAKE_S
     connections_max = CONNECTIONS_MAX
+    full_type: ClassVar = b"text/plain"
+    full: ClassVar = b"too many connections: try again later\n"
     _head: asyncio.TimerHandle | None = None
     _take: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if len(self.connections) > self.connections_max:
-            transport.write(REFUSAL)
+            transport.write(REFUSAL % (self.full_type, len(self.full), self.full))
             transport.close()
         else:
             self._wait_for_head()
