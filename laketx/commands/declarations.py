@@ -313,6 +313,23 @@ def run_fsck(session: Session, **options: object) -> object:
     return later(FILE_JOBS, "run_fsck", extra="arrow")(session, **options)
 
 
+@command("console")
+@click.option("--listen", default="127.0.0.1:8480", help="Address; port 0 picks a free one (default 127.0.0.1:8480).")
+@click.option("--tls-cert", type=FILE, default="", help="The certificate and intermediate certificates, in PEM.")
+@click.option("--tls-key", type=FILE, default="", help="The certificate's key, in PEM.")
+@warehouse_option
+def run_console(session: Session, **options: object) -> object:
+    """Serve the web console: tables, timelines, races, branches, retention and table services, to look at.
+
+    laketx --folder lake console
+    laketx --server laketxs://meta:7070 console --warehouse s3://bucket/lake
+    It prints the address to open. For a folder, or a service that asks for no tokens, the address opens one session;
+    after its use another address is printed. For other services you log in with a token, and see and do what its rights
+    allow. Without a warehouse the console shows no rows. To listen beyond this machine it needs TLS and tokens.
+    """
+    return later("worker.console.command", "run_console", extra="console")(session, **options)
+
+
 COMMANDS: Final = (
     PURGE,
     WAREHOUSE,
@@ -324,4 +341,5 @@ COMMANDS: Final = (
     run_sql,
     IMPORT,
     run_fsck,
+    run_console,
 )

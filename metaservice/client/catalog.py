@@ -178,6 +178,13 @@ class CatalogCalls(Caller):
         for page in self._pages(self._catalog.ListTables, request):
             yield from page.tables
 
+    def list_table_page(
+        self, *, namespace: str = "", page_size: int = PAGE_SIZE, page_token: str = ""
+    ) -> catalog_pb2.ListTablesResponse:
+        """One page of tables, for callers that show pages: its token is for the next one."""
+        request = catalog_pb2.ListTablesRequest(page_size=page_size, namespace=namespace, page_token=page_token)
+        return self._call(self._catalog.ListTables, request)
+
     def list_schemas(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.SchemaVersion]:
         """Schema versions, oldest first."""
         request = catalog_pb2.ListSchemasRequest(table_id=table_id, page_size=page_size)

@@ -40,7 +40,8 @@ BOTH_ENGINES = ("laketx", *[f"worker.{room}" for room in ROOMS])
 WHOLE = {
     "arrow": BOTH_ENGINES,
     "spark": BOTH_ENGINES,
-    "iceberg": ("worker.iceberg",),
+    "iceberg": ("worker.iceberg", "worker.web"),
+    "console": ("worker.console", "worker.web"),
     "imports": ("worker.imports",),
 }
 SPARK = {"pyspark", "py4j", "prompt_toolkit"}  # an interactive SQL shell is one of Spark

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.plant.bugs import of_branches, of_decisions, of_edge, of_iceberg, of_service, of_stores, of_workers
+from tests.plant.bugs import (
+    of_branches,
+    of_console,
+    of_decisions,
+    of_edge,
+    of_iceberg,
+    of_service,
+    of_stores,
+    of_workers,
+)
 
 BUGS: Final = (
     *of_decisions.BUGS,
@@ -14,4 +23,5 @@ BUGS: Final = (
     *of_workers.BUGS,
     *of_iceberg.BUGS,
     *of_branches.BUGS,
+    *of_console.BUGS,
 )

@@ -1,0 +1,1 @@
+"""The web console: its pages over real HTTP, against a real service."""

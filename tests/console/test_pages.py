@@ -1,0 +1,144 @@
+"""What each page answers, from a lake that has something for all of them."""
+
+from __future__ import annotations
+
+import re
+
+from tests.console.conftest import Owned
+from tests.console.visitor import text_of
+
+
+def test_home_says_whether_the_lake_is_well_and_what_to_do(owned: Owned) -> None:
+    text = owned.owner.read("/")
+    assert "One thing needs you" in text
+    assert "11 of 12 checks pass" in text
+    assert "Tasks have a worker: no" in text
+    assert "laketx worker" in text
+    assert re.search(r"2 lost races", text)
+    assert "billing by" in text
+    assert "1 branch each keeps" in text
+
+
+def test_tables_are_listed_searched_and_paged(owned: Owned) -> None:
+    text = owned.owner.read("/tables")
+    assert "shop.items" in text
+    assert "shop.orders" in text
+    assert "append, by day" in text
+    assert "shop.items" not in owned.owner.read("/tables?q=ORD")
+    assert "No table whose name contains “nothing”" in owned.owner.read("/tables?q=nothing")
+    assert "shop.orders" in owned.owner.read("/tables?namespace=shop")
+
+
+def test_a_table_shows_its_figures_partitions_columns_and_how_to_read_it(owned: Owned) -> None:
+    text = owned.owner.read(f"/tables/{owned.filled.orders}")
+    assert "25,460 rows" in text
+    assert "day=2026-11-26" in text
+    assert "amount double" in text
+    assert "SELECT * FROM lake.shop.orders VERSION AS OF 15" in text
+    assert "lake.table('shop.orders').to_arrow(version=15)" in text
+    assert "laketx head shop.orders --version 15" in text
+    assert "month-end : version 5, closed books" in text
+
+
+def test_rows_of_any_version_are_shown(owned: Owned) -> None:
+    newest = owned.owner.page(f"/tables/{owned.filled.items}/rows")
+    assert [f"item {at}" in newest for at in range(4)] == [True, True, True, False]
+    older = owned.owner.page(f"/tables/{owned.filled.items}/rows?version=1")
+    assert ["item 0" in older, "item 1" in older] == [True, False]
+    assert "has no rows" in owned.owner.read(f"/tables/{owned.filled.items}/rows?version=0")
+    assert "The first 100 rows of version 3" in owned.owner.read(f"/tables/{owned.filled.orders}/rows?version=3")
+    assert owned.owner.get(f"/tables/{owned.filled.items}/rows?version=99").status_code == 400
+    assert owned.owner.get(f"/tables/{owned.filled.items}/rows?version=x").status_code == 400
+
+
+def test_the_timeline_tells_logical_commits_from_table_services(owned: Owned) -> None:
+    page = owned.owner.page(f"/tables/{owned.filled.orders}/timeline")
+    assert page.count('class="is-logical"') == 14
+    assert "minor compact" in page
+    assert "14 logical commits above, 1 of table services below" in text_of(page)
+    logical = owned.owner.page(f"/tables/{owned.filled.orders}/timeline?kind=logical")
+    assert "minor compact" not in logical
+    services = owned.owner.page(f"/tables/{owned.filled.orders}/timeline?kind=services")
+    assert 'class="is-logical"' not in services
+    assert "minor compact" in services
+
+
+def test_the_timeline_goes_on_by_version(owned: Owned) -> None:
+    older = owned.owner.page(f"/tables/{owned.filled.orders}/timeline?before=4")
+    assert re.findall(r"versions/(\d+)\">\d", older) == ["3", "2", "1", "0"]
+    assert "?after=3" in older
+    newer = owned.owner.page(f"/tables/{owned.filled.orders}/timeline?after=3")
+    assert f"/tables/{owned.filled.orders}/versions/15" in newer
+
+
+def test_a_commit_says_who_what_for_and_what_changed(owned: Owned) -> None:
+    text = owned.owner.read(f"/tables/{owned.filled.orders}/versions/13")
+    assert "forget the first customers" in text
+    assert "1 delete set hides rows" in text
+    compacted = owned.owner.read(f"/tables/{owned.filled.orders}/versions/14")
+    assert "none: the rows are those of the version before" in compacted
+    assert owned.owner.get(f"/tables/{owned.filled.orders}/versions/99").status_code == 404
+
+
+def test_a_version_gets_a_tag(owned: Owned) -> None:
+    page = f"/tables/{owned.filled.items}/versions/1"
+    fields = {"form_token": owned.owner.form_token(page), "name": "first", "comment": "the first item"}
+    assert owned.owner.post(f"{page}/tags", fields).headers["location"] == page
+    assert "first : the first item" in owned.owner.read(page)
+    assert owned.owner.post(f"/tables/{owned.filled.items}/versions/2/tags", fields).status_code == 409
+    assert owned.owner.post(f"{page}/tags", fields | {"name": "no name"}).status_code == 400
+
+
+def test_two_versions_are_compared(owned: Owned) -> None:
+    text = owned.owner.read(f"/tables/{owned.filled.orders}/compare?from=0&to=3")
+    assert "3 logical commits" in text
+    assert "+6,000 \N{MINUS SIGN}0 rows by increment" in text
+    assert "The same columns." in text
+    turned = owned.owner.read(f"/tables/{owned.filled.orders}/compare?from=3&to=0")
+    assert "Version 0 to 3" in turned
+
+
+def test_races_are_counted_by_pair_and_explained(owned: Owned) -> None:
+    page = owned.owner.page("/races")
+    text = text_of(page)
+    assert "2 transactions lost a race" in text
+    assert "update lost to insert: 1" in text
+    assert "insert lost to insert: 1" in text
+    chosen = owned.owner.read("/races?loser=5&winner=1")
+    assert "update lost to insert: 1" in chosen
+    race = owned.owner.read(f"/races/{owned.filled.lost}")
+    assert "It lost to INSERT at version 15 in partition day=2026-11-26" in race
+    assert "Begin a new transaction with adopt_from" in race
+    assert f"laketx why {owned.filled.lost}" in race
+    assert "late arrivals" in race
+
+
+def test_branches_show_what_they_hold_and_what_a_merge_would_do(owned: Owned) -> None:
+    assert "tries another price" in owned.owner.read("/branches")
+    text = owned.owner.read("/branches/etl")
+    assert "1 table was changed on it" in text
+    assert "Preview the merge" in text
+    preview = owned.owner.read("/branches/etl?preview=yes")
+    assert "merges as they are" in preview
+    assert owned.owner.get("/branches/none").status_code == 404
+
+
+def test_retention_names_who_holds_the_horizon(owned: Owned) -> None:
+    text = owned.owner.read("/retention")
+    assert "version 5 is kept, 10 behind" in text
+    assert "laketx tag drop shop.orders month-end" in text
+    assert "laketx cursor drop shop.orders billing" in text
+    assert "etl keeps what main showed" in text
+
+
+def test_table_services_show_tasks_and_what_would_run(owned: Owned) -> None:
+    text = owned.owner.read("/services")
+    assert "queued major shop.items" in text
+    assert "What would run now" in owned.owner.read(f"/services?table={owned.filled.orders}")
+
+
+def test_a_page_that_is_not_there_says_so(owned: Owned) -> None:
+    for path in ("/nothing", "/tables/nothing", f"/tables/{'0' * 8}-0000-0000-0000-{'0' * 12}", "/races/nothing"):
+        answer = owned.owner.get(path)
+        assert (path, answer.status_code) == (path, 404)
+        assert "There is no such" in answer.text

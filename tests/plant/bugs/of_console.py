@@ -1,0 +1,43 @@
+"""Bugs of the web console."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+CONSOLE: Final = "worker/console/"
+ATTACKS: Final = "tests/console/test_security.py"
+
+BUGS: Final = (
+    Bug(
+        "the console writes names as HTML",
+        CONSOLE + "rendering.py",
+        (("autoescape=True", "autoescape=False"),),
+        own_tests=(ATTACKS, "-k", "are_text"),
+    ),
+    Bug(
+        "the console takes forms of other sites",
+        CONSOLE + "sessions.py",
+        (("return bool(session_id) and hmac", "return True or hmac"),),
+        own_tests=(ATTACKS, "-k", "foreign_form"),
+    ),
+    Bug(
+        "the console shows its callers what its own token may read",
+        CONSOLE + "serve.py",
+        (("= Callers(by_token,", "= Callers(connect_by(server, folder, CLIENT, uses_own=True),"),),
+        own_tests=(ATTACKS, "-k", "hidden"),
+    ),
+    Bug(
+        "the console answers under any host name",
+        CONSOLE + "guard.py",
+        (("if self._hosts and host not in self._hosts:", "if not self._hosts and host in self._hosts:"),),
+        own_tests=(ATTACKS, "-k", "another_host"),
+    ),
+    Bug(
+        "a login to the console goes on to another site",
+        CONSOLE + "guard.py",
+        ((' and not text.startswith("//") and not (parts.scheme or parts.netloc)', ""),),
+        own_tests=(ATTACKS, "-k", "within_the_console"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""The web console: pages about tables, versions, races and table services, for people."""

@@ -1,0 +1,97 @@
+"""The timeline of a table: logical commits, which have a time version, and the work of table services between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from metaservice.cli.values import to_second, when
+from protos.laketx.v1 import common_pb2, read_pb2
+from worker.console.charts import WIDTH, Mark, Tick, scaled
+from worker.console.visits import Shown, Visit, taken
+
+PAGE_SIZE: Final = 100
+LOGICAL_Y: Final = 34
+SERVICE_Y: Final = 84
+MARK_SIZE: Final = 6
+MARGIN: Final = 14
+TICKS: Final = 5
+DAY_US: Final = 86_400_000_000
+FINE_US: Final = 20_000_000
+SERVICES: Final = (
+    common_pb2.OPERATION_MINOR_COMPACT,
+    common_pb2.OPERATION_MAJOR_COMPACT,
+    common_pb2.OPERATION_CLUSTER,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The versions of a page as marks on two lanes over one axis of time."""
+
+    marks: Sequence[Mark]
+    ticks: Sequence[Tick]
+    logical: int
+    services: int
+
+
+def show(visit: Visit) -> Shown:
+    """A page of versions, newest first. Pages go on by version, so that new commits move nothing."""
+    table, before, after = visit.table(), visit.number("before"), visit.number("after")
+    kind = visit.text("kind")
+    wanted = read_pb2.VersionFilter(logical_only=kind == "logical")
+    if kind == "services":
+        wanted.operations.extend(SERVICES)
+    if before is not None:
+        wanted.to_version = max(before - 1, 0)
+    elif after is not None:
+        wanted.to_version = after + PAGE_SIZE
+    versions, has_older = taken(
+        visit.client.list_versions(table.table_id, wanted=wanted, page_size=PAGE_SIZE), PAGE_SIZE
+    )
+    facts = {
+        "table": table,
+        "versions": versions,
+        "lanes": lanes_of(table.table_id, versions),
+        "older": versions[-1].version if versions and has_older else None,
+        "newer": versions[0].version if versions and versions[0].version < table.head_version else None,
+        "kind": kind if kind in ("logical", "services") else "",
+        "before": before,
+        "services": SERVICES,
+        "tab": "timeline",
+        "now_us": visit.now_us,
+    }
+    is_newest = before is None and after is None
+    return Shown("timeline.html", facts, live=f"/live/tables/{table.table_id}" if is_newest else "")
+
+
+def lanes_of(table_id: str, versions: Sequence[read_pb2.Version]) -> Lanes:
+    if not versions:
+        return Lanes([], [], 0, 0)
+    first, last = versions[-1].commit_time_us, versions[0].commit_time_us
+    marks = []
+    for each in reversed(versions):
+        is_logical = each.HasField("time_version_us")
+        kind = "logical" if is_logical else "service" if each.operation in SERVICES else "altered"
+        x = MARGIN + scaled(each.commit_time_us, first, last, WIDTH - 2 * MARGIN)
+        word = common_pb2.Operation.Name(each.operation).removeprefix("OPERATION_").replace("_", " ").lower()
+        text = f"version {each.version}, {word}, {to_second(each.commit_time_us)} UTC"
+        link = f"/tables/{table_id}/versions/{each.version}"
+        marks.append(Mark(x, LOGICAL_Y if is_logical else SERVICE_Y, MARK_SIZE, kind, text, link))
+    span = last - first
+    ticks = [
+        Tick(MARGIN + (WIDTH - 2 * MARGIN) * at / (TICKS - 1), tick_text(first + span * at // (TICKS - 1), span))
+        for at in range(TICKS if span else 1)
+    ]
+    kinds = Counter(mark.kind for mark in marks)
+    return Lanes(marks, ticks, kinds["logical"], kinds["service"])
+
+
+def tick_text(time_us: int, span_us: int) -> str:
+    """Thousandths within seconds, seconds within a day, days beyond."""
+    text = when(time_us)
+    if span_us > DAY_US:
+        return text[5:16]
+    return text[11:23] if span_us < FINE_US else text[11:19]
