@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from laketx.branch import Branch, MergedTable, MergeRefusedError
     from laketx.lake import Lake, connect
+    from laketx.materialized_view import MaterializedView
     from laketx.schema import Schema
     from laketx.table import HistoryEntry, Table
     from metaservice.client import (
@@ -57,6 +58,7 @@ __all__ = [
     "InvalidError",
     "Lake",
     "LakeTXError",
+    "MaterializedView",
     "MergeRefusedError",
     "MergedTable",
     "MetaClient",
@@ -80,6 +82,7 @@ _HOMES: Final = {
     "InputError": "worker.base.errors",
     "Lake": "laketx.lake",
     "MergeRefusedError": "laketx.branch",
+    "MaterializedView": "laketx.materialized_view",
     "MergedTable": "laketx.branch",
     "Schema": "laketx.schema",
     "Table": "laketx.table",

@@ -18,6 +18,7 @@ import pyarrow as pa
 from laketx.branch import Branch
 from laketx.column_definitions import columns_of_words
 from laketx.foreign_calls import OF_LAKES, KnowsForeignCalls, by_name
+from laketx.materialized_view import MaterializedView
 from laketx.schema import Schema
 from laketx.table import Table
 from laketx.transaction import MultiTableTransaction
@@ -35,6 +36,7 @@ from worker.connection.lake_connection import Connection
 from worker.files.arrow_types import wire_columns
 from worker.files.external_paths import plain_path
 from worker.files.storage import s3_uri
+from worker.views.definition import QUERY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +47,9 @@ if TYPE_CHECKING:
     from worker.services import deletion_vectors
     from worker.services.compaction import daemon
     from worker.spark import column_types
+    from worker.views import creation
 else:
+    creation = LazyModule("worker.views.creation")
     defaults = LazyModule("worker.connection.defaults")
     column_types = LazyModule("worker.spark.column_types")
     daemon = LazyModule("worker.services.compaction.daemon")
@@ -61,6 +65,7 @@ class Lake(KnowsForeignCalls, Connection):
 
     create_table, table, tables, rename_table, drop_table, undrop_table,       tables
     import_parquet
+    create_materialized_view, materialized_view, materialized_views            tables that are answers of queries
     branch, branches, clone_table                                              changes apart, and their merge
     transaction                                                                writes to several tables, all or nothing
     as_catalog                                                                 the tables in the session's SQL
@@ -195,6 +200,64 @@ class Lake(KnowsForeignCalls, Connection):
         """
         import_files(self, path, name, on_conflict=on_conflict, message=message)
         return self.table(name)
+
+    # -------------------------------------------------------------------------------------------- materialized views
+
+    def create_materialized_view(
+        self,
+        name: str,
+        query: str,
+        *,
+        strict: bool = False,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        comment: str = "",
+        with_data: bool = True,
+    ) -> MaterializedView:
+        """Creates a table that has the rows of a query over tables of the lake, and can be refreshed by what changed.
+
+            daily = lake.create_materialized_view(
+                "shop.daily", "SELECT day, sum(amount) AS total FROM shop.orders GROUP BY day"
+            )
+
+        The query is in DuckDB's SQL, without functions like now() or random(). `strict` refuses a query of which every
+        refresh would be full. `with_data=False` leaves the view empty until its first refresh. See docs/views.md.
+
+        Raises InputError for a wrong query, NotFoundError for an unknown table, AlreadyExistsError if the name is
+        taken.
+        """
+        if "@" in name:
+            raise InputError("VIEW_ON_BRANCH", f"{name} is on a branch: create the view in the lake itself")
+        new = creation.planned_view(self, query, strict=strict)
+        table = self.create_table(
+            name,
+            new.schema,
+            partition_by=partition_by,
+            properties={**(properties or {}), **new.properties},
+            comment=comment,
+        )
+        view = MaterializedView(self, table.meta)
+        if with_data:
+            try:
+                view.refresh()
+            except InputError:  # its query can't be computed
+                view.drop()
+                raise
+        return view
+
+    def materialized_view(self, name: str) -> MaterializedView:
+        """Returns the materialized view of that name.
+
+        Raises NotFoundError for an unknown name, InputError if it is a table.
+        """
+        return MaterializedView(self, self.client.get_table(name))
+
+    def materialized_views(self, namespace: str = "") -> list[str]:
+        """Returns the names of all materialized views, or of those of a namespace, in order.
+
+        Raises NotFoundError for an unknown namespace.
+        """
+        return [table.name for table in self.client.list_tables(namespace=namespace) if table.properties.get(QUERY)]
 
     # ----------------------------------------------------------------------------------------------------- branches
 

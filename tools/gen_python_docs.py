@@ -30,7 +30,18 @@ lake = laketx.connect("./warehouse")
 ```
 """
 _ARGUMENT = re.compile(r"\A(\w+): ")
-FIRST = ("connect", "Lake", "Table", "Branch", "MergedTable", "Commit", "HistoryEntry", "MetaClient", "Transaction")
+FIRST = (
+    "connect",
+    "Lake",
+    "Table",
+    "Branch",
+    "MergedTable",
+    "MaterializedView",
+    "Commit",
+    "HistoryEntry",
+    "MetaClient",
+    "Transaction",
+)
 
 
 class UndocumentedError(Exception):

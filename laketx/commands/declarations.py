@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from laketx.commands.view_declarations import VIEW
 from metaservice.cli.command import Group, SessionCommand, command, group
 from metaservice.cli.kinds import FILE, PAIR, SOURCE_TABLE, TABLE, OneOf, whole
 from metaservice.cli.output import Session
@@ -342,4 +343,5 @@ COMMANDS: Final = (
     IMPORT,
     run_fsck,
     run_console,
+    VIEW,
 )

@@ -208,7 +208,10 @@ SENTENCES: Final[Mapping[str, str]] = {
     "VERSION_INVALID": "the table has no such version: versions are numbered from 0",
     "VERSION_IN_FUTURE": "the version is above the table's head: ask again later, or leave it out to read the head",
     "VERSION_RETIRED": "the version is no longer kept: ask for `oldest` or a newer one",
+    "VIEW_DEFINITION_INVALID": "part of a materialized view's definition is missing: make it with `laketx view create`",
     "VIEW_EXISTS": "a view has that name, in the same or another case: choose another name, or drop the view",
+    "VIEW_NOT_REPLACED": "a materialized view replaces no table, nor a table a view: drop it, and create the other",
+    "VIEW_READ_ONLY": "only refreshes and table services write to a materialized view: write to its sources",
     "VIEW_TOO_LARGE": "the view is too large: shorten its query",
     "VIEW_UNKNOWN": "no view has that name: list the views",
 }

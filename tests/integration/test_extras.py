@@ -43,6 +43,7 @@ WHOLE = {
     "iceberg": ("worker.iceberg", "worker.web"),
     "console": ("worker.console", "worker.web"),
     "imports": ("worker.imports",),
+    "views": (*BOTH_ENGINES, "worker.views"),
 }
 SPARK = {"pyspark", "py4j", "prompt_toolkit"}  # an interactive SQL shell is one of Spark
 IMPORT_ALL = """
@@ -77,7 +78,7 @@ def test_what_is_imported_is_what_the_extra_brings(extra: str, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     missing = {name: set(modules) for name, modules in json.loads(done.stdout).items()}
     if extra in WHOLE:
-        assert set(missing) <= (SPARK if extra == "arrow" else set())
+        assert set(missing) <= (SPARK if extra in ("arrow", "views") else set())
     else:
         assert missing == {name: modules for name, modules in OPTIONAL.items() if name not in BRINGS.get(extra, ())}
 
@@ -163,6 +164,14 @@ with laketx.connect("./warehouse") as lake:
     assert "laketx[spark]" in refusal(python, folder, "-m", "metaservice.cli", "worker", *known, "--spark")
     compact = "import laketx; print(laketx.connect('warehouse').table('shop.orders').compact('major').version)"
     assert int(play(python, folder, compact)) > 0
+
+
+def play_views(python: Path, folder: Path) -> None:
+    (block,) = blocks("docs/views.md")
+    assert play(python, folder, block).count("incremental") == 2
+    known = ("--folder", "warehouse", "view")
+    assert "affected keys" in laketx(python, folder, *known, "explain", "shop.daily")
+    assert "has the 2 rows of its query" in laketx(python, folder, *known, "verify", "shop.daily")
 
 
 def play_spark(python: Path, folder: Path) -> None:
@@ -258,6 +267,7 @@ def play_otel(python: Path, folder: Path) -> None:
 PLAYS: dict[str, Callable[[Path, Path], None]] = {
     "": play_none,
     "arrow": play_arrow,
+    "views": play_views,
     "spark": play_spark,
     "iceberg": play_iceberg,
     "imports": play_imports,

@@ -63,15 +63,17 @@ def run_writes(
     message: str = "",
     cursors: Sequence[transaction_pb2.CursorMove] = (),
     txn_id: str | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> list[Commit]:
     """Plans, stages and commits; repeats as the policy says, a bounded number of times.
 
     The policy is the one given, or the table's; that of writes at fixed versions, in a transaction, is not the table's.
 
-    Cursors advance with the commit. `txn_id`: the transaction under which files are staged already.
+    Cursors advance with the commit. `txn_id`: the transaction under which files are staged already. `properties` are
+    kept with the commit.
     """
     with spans.write() as span:
-        found = _run_writes(lake, plan, on_conflict, message, cursors, txn_id)
+        found = _run_writes(lake, plan, on_conflict, message, cursors, txn_id, properties)
         spans.note_commits(span, found)
         return found
 
@@ -83,6 +85,7 @@ def _run_writes(
     message: str,
     cursors: Sequence[transaction_pb2.CursorMove],
     txn_id: str | None,
+    properties: Mapping[str, str] | None,
 ) -> list[Commit]:
     lost: _Lost | None = None  # its files are to be committed again
     race: _Lost | None = None
@@ -96,14 +99,14 @@ def _run_writes(
             if lost is None:
                 writes = plan()
                 spans.note_plan([(_operation(write), write.meta.name) for write in writes])
-                may_be_one = attempt == 1 and txn_id is None and not cursors and len(writes) == 1
+                may_be_one = attempt == 1 and txn_id is None and not (cursors or properties) and len(writes) == 1
                 if may_be_one and writes[0].is_one_call and writes[0].is_blind_insert:
                     done = _in_one_call(lake, writes[0], message) if lake.client.offers(INLINED_ROWS) else None
                     if done is not None:
                         return [done]
                     writes = plan()  # from the table as it is now
                 policy = _policy(writes, on_conflict)
-                writes, txn = _begun(lake, writes, plan, message, txn_id)
+                writes, txn = _begun(lake, writes, plan, message, txn_id, properties)
                 committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors)
             else:
                 committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
@@ -183,7 +186,12 @@ def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
 
 
 def _begun(
-    lake: Connection, writes: list[Write], plan: Callable[[], list[Write]], message: str, txn_id: str | None
+    lake: Connection,
+    writes: list[Write],
+    plan: Callable[[], list[Write]],
+    message: str,
+    txn_id: str | None,
+    properties: Mapping[str, str] | None,
 ) -> tuple[list[Write], Transaction]:
     """Begins the write; plans it again if an ALTER came in between, or if the version was retired meanwhile.
 
@@ -195,7 +203,7 @@ def _begun(
         left -= 1
         try:
             intents = [write.intent() for write in writes]
-            return writes, lake.client.begin(intents, txn_id=txn_id, commit_message=message)
+            return writes, lake.client.begin(intents, txn_id=txn_id, commit_message=message, properties=properties)
         except MetaServiceError as error:
             is_fixed = any(write.read_version is not None for write in writes)
             if error.reason not in PLANNED_AGAIN or is_fixed or not left:

@@ -65,6 +65,7 @@ class Write:
     app: common_pb2.AppVersion | None = None
     is_one_call: bool = False  # a blind INSERT of few rows, which are sent with the commit
     elsewhere: Sequence[Write] = ()  # of tables that it read besides, each an UPDATE that changes nothing
+    unchanged_since: int | None = None  # the version whose rows the table must still have
     has_all_columns: bool = False  # its rows need no defaults, which may have changed since the table was looked at
 
     @property
@@ -108,6 +109,7 @@ class Write:
             restore_version=self.restore_version,
             key_sets=staged.key_sets,
             app_versions=[] if self.app is None else [self.app],
+            unchanged_since=self.unchanged_since,
         )
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -81,6 +81,16 @@ class ReaderPins:
     def own(self, table_id: str, version: int | None = None) -> PinnedVersion:
         """A pin of a version, or of the newest, that nobody shares."""
         return self._own([read_pb2.TableVersion(table_id=table_id, version=version)])
+
+    def own_many(self, versions: Mapping[str, int | None]) -> tuple[PinnedVersion, dict[str, int]]:
+        """A pin of a version, or of the newest, of each of several tables, all of one instant; nobody shares it."""
+        self._let_end()
+        pin = self._client.pin(
+            [read_pb2.TableVersion(table_id=table_id, version=version) for table_id, version in versions.items()],
+            pin_id=uuid7(),
+        )
+        granted = [(one.table_id, one.version) for one in pin.tables]
+        return self._held(pin.pin_id, granted, pin.lease_ms), dict(granted)
 
     def scan(
         self, table_id: str, version: int | None, predicate: common_pb2.Predicate | None

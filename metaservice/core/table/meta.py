@@ -15,6 +15,7 @@ from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import KEY_SCOPE, check_alterable, check_property_name
 from metaservice.core.table.schema import Column, Schema, evolve, replace_schema
 from metaservice.core.table.schema_changes import Comment, Default, SchemaChange
+from metaservice.core.table.view_definition import check_replaceable, is_view
 
 FINGERPRINT_BYTES: Final = 16
 
@@ -91,10 +92,12 @@ class TableMeta:
     digest: str = ""
     last_column_id: int = 0
     has_defaults: bool = field(init=False, default=False, compare=False)
+    is_view: bool = field(init=False, default=False, compare=False)  # a materialized one
     _fingerprint: str = field(init=False, default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "has_defaults", any(column.default_sql for column in self.columns))
+        object.__setattr__(self, "is_view", is_view(self.properties))
 
     @property
     def keyed(self) -> bool:
@@ -211,6 +214,7 @@ class Namespace:
 
 def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
     """The table's metadata under a new definition: id, name and history stay."""
+    check_replaceable(before.properties, wanted.properties)
     if before.buckets != wanted.buckets:
         raise MetaError(
             ErrorKind.BLOCKED,

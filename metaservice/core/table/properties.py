@@ -11,6 +11,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.limits import ORDER_COLUMNS_MAX, RETAIN_HOURS_DEFAULT, TEXT_CHARS_MAX
 from metaservice.core.table.schedule import is_schedule, is_windows
 from metaservice.core.table.types import did_you_mean, folded
+from metaservice.core.table.view_definition import CANONICAL, QUERY, SOURCES, is_query, is_sources
 
 USER_PREFIX: Final = "user."
 KEY_SCOPE: Final = "key.scope"
@@ -280,6 +281,30 @@ PROPERTIES: Final = (
         "Whether appends by Iceberg's clients are taken although rows changed since the snapshot that they require. A "
         "client that decided by what it read then adds rows twice.",
         choices=("true", "false"),
+    ),
+    Property(
+        QUERY,
+        "",
+        "The query of a [materialized view](views.md). Set when the view is created; never changes.",
+        is_fixed=True,
+        form="a query | empty: an ordinary table",
+        is_form=is_query,
+    ),
+    Property(
+        CANONICAL,
+        "",
+        "The query of a materialized view with every name resolved and every star expanded.",
+        is_fixed=True,
+        form="a query | empty: an ordinary table",
+        is_form=is_query,
+    ),
+    Property(
+        SOURCES,
+        "",
+        "The ids of the tables and columns that a materialized view reads, by their names when it was created.",
+        is_fixed=True,
+        form="JSON | empty: an ordinary table",
+        is_form=is_sources,
     ),
 )
 BY_NAME: Final = {definition.name: definition for definition in PROPERTIES}

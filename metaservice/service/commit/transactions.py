@@ -27,6 +27,7 @@ from metaservice.core.commit.transaction import (
 )
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
+from metaservice.core.retention.view_refreshes import check_begin, check_change
 from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
@@ -127,6 +128,8 @@ class Transactions:
         meta = table.meta
         if meta.features or meta.has_defaults or table.fork is not None:
             _check_features(table, intent.operation, request.features)
+        if meta.is_view:
+            check_begin(meta, intent.operation, request.properties)
         read = table.head if intent.read_version is None else intent.read_version
         if read > table.head:
             raise invalid("READ_VERSION_IN_FUTURE", read=read, head=table.head)
@@ -194,6 +197,10 @@ class Transactions:
             state.need(COLUMN_DEFAULTS)
         if request.cursors:
             check_moves(state, request.cursors)
+        for change in changes:
+            meta = state.get_table(change.table_id).meta
+            if meta.is_view:
+                check_change(meta, change, txn.properties, request.cursors)
         conflict = self._judge(progress)
         for change in changes:
             give_row_ids(self._state, change.table_id, [e for e in change.adds if e.first_row_id == 0])
@@ -387,6 +394,8 @@ class Transactions:
         meta = table.meta
         if meta.features or meta.has_defaults or table.fork is not None:
             _check_features(table, Operation.INSERT, request.features)
+        if meta.is_view:
+            check_begin(meta, Operation.INSERT, {})
         head = table.head
         txn = Txn(
             request.txn_id,

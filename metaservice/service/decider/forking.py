@@ -10,6 +10,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.branches import Branch, branch_of, off_branch, on_branch, unknown_branch
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Idle
+from metaservice.core.table.view_definition import without_definition
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
@@ -61,6 +62,8 @@ def make_fork(state: State, base: TableState, version: int, fork_id: str, name: 
     state.need("branches")
     raw_id, cursor = keys.uuid_bytes(fork_id), state.records.cursor()
     meta = replace(_meta_at(state, base, version), table_id=fork_id, name=name, digest="")
+    if not branch:  # a clone of a materialized view is a table of its own
+        meta = replace(meta, properties=without_definition(meta.properties))
     commit = cursor.get(keys.commit_key(base.raw_id, version))
     if commit is None:
         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)

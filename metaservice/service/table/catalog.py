@@ -14,6 +14,7 @@ from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
 from metaservice.core.table.staged_names import is_unborn
+from metaservice.core.table.view_definition import check_definition
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
 from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, Transactions
@@ -141,6 +142,7 @@ class Catalog:
     def _checked(self, meta: TableMeta) -> TableMeta:
         """The definition with its namespace as stored."""
         meta.check_size()
+        check_definition(meta.table_id, meta.properties)
         state = self._decider.state
         check_free(state, meta.name)
         if state.store.get(keys.dropped_key(keys.uuid_bytes(meta.table_id))) is not None:

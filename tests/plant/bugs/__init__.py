@@ -12,6 +12,7 @@ from tests.plant.bugs import (
     of_iceberg,
     of_service,
     of_stores,
+    of_views,
     of_workers,
 )
 
@@ -24,4 +25,5 @@ BUGS: Final = (
     *of_iceberg.BUGS,
     *of_branches.BUGS,
     *of_console.BUGS,
+    *of_views.BUGS,
 )

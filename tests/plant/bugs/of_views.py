@@ -1,0 +1,81 @@
+"""Bugs of materialized views."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+DELTAS = ("tests/views/test_deltas.py",)
+REFRESHES = "tests/views/test_refreshes.py"
+HISTORIES = (REFRESHES, "-k", "test_views_are_their_queries_over_random_histories")
+QUERIES = ("tests/views/test_queries.py",)
+
+BUGS: Final = (
+    Bug(
+        "a join counts the pairs of two changed rows twice",
+        "worker/views/delta.py",
+        (
+            (
+                "self._join(operator, self.at(operator.left, FROM), right",
+                "self._join(operator, self.at(operator.left, TO), right",
+            ),
+        ),
+        DELTAS,
+    ),
+    Bug(
+        "NULL is no key of a group that changed",
+        "worker/views/delta.py",
+        (('f"{text} IS NOT DISTINCT FROM {keys}.k{at}"', 'f"{text} = {keys}.k{at}"'),),
+        DELTAS,
+    ),
+    Bug(
+        "an outer join forgets the keys that changed on one side",
+        "worker/views/delta.py",
+        (("for text, keys in sides if text is not None]", "for text, keys in sides[-1:] if text is not None]"),),
+        DELTAS,
+    ),
+    Bug(
+        "a difference loses how often a row comes",
+        "worker/views/refresh.py",
+        (("np.repeat(np.arange(len(counts)), np.maximum(counts, 0))", "np.flatnonzero(counts > 0)"),),
+        HISTORIES,
+    ),
+    Bug(
+        "all copies of a row go with one of them",
+        "worker/views/refresh.py",
+        (("WHERE copy <= copies ORDER BY place", "ORDER BY place"),),
+        HISTORIES,
+    ),
+    Bug(
+        "the sources of a refresh are read at different instants",
+        "worker/views/refresh.py",
+        (
+            (
+                "        after = {name: heads[source.table_id] for name, source in definition.sources.items()}\n",
+                (
+                    "        after = {name: view.client.resolve_version(source.table_id).version "
+                    "for name, source in definition.sources.items()}\n"
+                ),
+            ),
+        ),
+        (REFRESHES, "-k", "between_two_calls"),
+    ),
+    Bug(
+        "a sum of floats depends on the order of rows",
+        "worker/views/functions.py",
+        (("        if name in ORDERED or not _is_exact(argument):\n", "        if name in ORDERED:\n"),),
+        QUERIES,
+    ),
+    Bug(
+        "anybody writes to a materialized view who names a vector",
+        "metaservice/core/retention/view_refreshes.py",
+        (
+            (
+                "moved.keys() == source_ids(meta.properties) and _vector(",
+                "VECTOR in properties or _vector(",
+            ),
+        ),
+        (REFRESHES, "-k", "only_looks_like"),
+    ),
+)

@@ -1,0 +1,134 @@
+"""Random queries over three tables, in DuckDB's SQL, and random rows for them.
+
+Sums of the floats here are exact in any order, so an oracle need not add them in the order of a view.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("x", pa.int64()), ("f", pa.float64())])
+TABLES = ("s.a", "s.b", "s.c")
+KINDS = {"k": "int", "g": "text", "x": "int", "f": "float"}
+INTS = (None, 0, 1, 1, 2, 3)
+TEXTS = (None, "", "u", "v", "v")
+FLOATS = (None, 0.0, 0.25, -1.5, 8.0)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a relation, as an expression, with its kind."""
+
+    text: str
+    kind: str
+
+
+def random_row(rng: random.Random) -> dict[str, object]:
+    return {"k": rng.choice(INTS), "g": rng.choice(TEXTS), "x": rng.choice(INTS), "f": rng.choice(FLOATS)}
+
+
+def random_rows(rng: random.Random, count: int) -> pa.Table:
+    return pa.Table.from_pylist([random_row(rng) for _ in range(count)], SCHEMA)
+
+
+class Queries:
+    """A source of random queries."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._aliases = 0
+
+    def query(self, depth: int = 2) -> str:
+        """A query with columns c0, c1, …"""
+        if self._rng.random() < 0.15:
+            body = self.select(depth, None)[0].replace("\n", " ")
+            return f"WITH w AS ({body}) SELECT c0, count(*) AS n FROM w GROUP BY c0"
+        return self.unioned(depth)[0]
+
+    def unioned(self, depth: int) -> tuple[str, list[str]]:
+        text, kinds = self.select(depth, None)
+        if self._rng.random() < 0.2:
+            word = self._rng.choice(["UNION ALL", "UNION"])
+            text = f"{text} {word} {self.select(depth - 1, kinds)[0]}"
+        return text, kinds
+
+    def select(self, depth: int, kinds: Sequence[str] | None) -> tuple[str, list[str]]:
+        """A SELECT with columns of these kinds."""
+        rows, columns = self._from(depth)
+        where = f" WHERE {self._condition(columns)}" if self._rng.random() < 0.4 else ""
+        mode = self._rng.choice(["plain", "plain", "distinct", "group", "group", "having"])
+        wanted = list(kinds or self._rng.choices(["int", "int", "text", "float"], k=self._rng.randint(1, 3)))
+        if mode in ("group", "having"):
+            return self._grouped(rows + where, columns, wanted, having=mode == "having")
+        outputs = [f"{self._expression(columns, kind)} AS c{at}" for at, kind in enumerate(wanted)]
+        return f"SELECT {'DISTINCT ' if mode == 'distinct' else ''}{', '.join(outputs)} FROM {rows}{where}", wanted
+
+    def _grouped(self, rows: str, columns: list[Column], wanted: list[str], *, having: bool) -> tuple[str, list[str]]:
+        outputs, groups = [], []
+        for at, kind in enumerate(wanted):
+            if at == 0 or self._rng.random() < 0.4:
+                key = self._expression(columns, kind)
+                groups.append(key)
+                outputs.append(f"{key} AS c{at}")
+            else:
+                outputs.append(f"{self._aggregate(columns, kind)} AS c{at}")
+        more = f" HAVING {self._aggregate(columns, 'int')} > 1" if having else ""
+        return f"SELECT {', '.join(outputs)} FROM {rows} GROUP BY {', '.join(groups)}{more}", wanted
+
+    def _aggregate(self, columns: list[Column], kind: str) -> str:
+        argument = self._expression(columns, kind)
+        if kind == "int":
+            number = self._expression(columns, "int")
+            return self._rng.choice(
+                ["count(*)", f"count({argument})", f"count(DISTINCT {argument})", f"CAST(sum({number}) AS BIGINT)"]
+            )
+        if kind == "float":
+            return f"{self._rng.choice(['sum', 'min', 'max', 'avg'])}({argument})"
+        return f"{self._rng.choice(['min', 'max'])}({argument})"
+
+    def _from(self, depth: int) -> tuple[str, list[Column]]:
+        text, columns = self._relation(depth)
+        for _ in range(self._rng.choice([0, 0, 1, 1, 2] if depth > 1 else [0, 0, 1])):
+            kind = self._rng.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"])
+            right, others = self._relation(depth - 1)
+            left_key, right_key = self._expression(columns, "int"), self._expression(others, "int")
+            more = ""
+            if self._rng.random() < 0.3:
+                more = f" AND {self._expression(columns, 'int')} <= {self._expression(others, 'int')}"
+            text = f"{text} {kind} {right} ON {left_key} = {right_key}{more}"
+            if not kind.startswith(("SEMI", "ANTI")):
+                columns = [*columns, *others]
+        return text, columns
+
+    def _relation(self, depth: int) -> tuple[str, list[Column]]:
+        self._aliases += 1
+        alias = f"t{self._aliases}"
+        if depth <= 0 or self._rng.random() < 0.7:
+            return f"{self._rng.choice(TABLES)} AS {alias}", [Column(f"{alias}.{n}", k) for n, k in KINDS.items()]
+        text, kinds = self.unioned(depth - 1)
+        return f"({text}) AS {alias}", [Column(f"{alias}.c{at}", kind) for at, kind in enumerate(kinds)]
+
+    def _expression(self, columns: list[Column], kind: str) -> str:
+        fitting = [column.text for column in columns if column.kind == kind]
+        if not fitting:
+            return {"int": "1", "text": "'z'", "float": "CAST(0.5 AS DOUBLE)"}[kind]
+        text = self._rng.choice(fitting)
+        if self._rng.random() < 0.6:
+            return text
+        if kind == "int":
+            return self._rng.choice(
+                [f"coalesce({text}, 7)", f"({text} + 1)", f"CASE WHEN {text} > 1 THEN 5 ELSE {text} END"]
+            )
+        if kind == "text":
+            return self._rng.choice([f"upper({text})", f"coalesce({text}, 'w')", f"({text} || 'q')"])
+        return self._rng.choice([f"({text} * 2)", f"coalesce({text}, CAST(0.5 AS DOUBLE))"])
+
+    def _condition(self, columns: list[Column]) -> str:
+        column = self._rng.choice(columns)
+        if column.kind == "text":
+            return self._rng.choice([f"{column.text} LIKE 'v%'", f"{column.text} IS NOT NULL", f"{column.text} <> 'u'"])
+        return self._rng.choice([f"{column.text} > 0", f"{column.text} IS NULL", f"NOT ({column.text} >= 2)"])

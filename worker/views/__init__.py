@@ -1,0 +1,1 @@
+"""Materialized views: queries parsed, delta plans as SQL text, refreshes and proofs by DuckDB over Arrow."""

@@ -1,0 +1,69 @@
+"""The definition of a materialized view, as the properties of its table have it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+
+QUERY: Final = "view.query"  # as it was written
+CANONICAL: Final = "view.canonical"  # with every name resolved and every star expanded
+SOURCES: Final = "view.sources"
+VECTOR: Final = "view.vector"  # of a refresh's commit: the versions of the sources by their ids
+CLASS: Final = "view.class"
+REASON: Final = "view.reason"
+SOURCES_MAX: Final = 32
+TEXT_CHARS_MAX: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSource:
+    """A table that a view reads. `columns` are the names in the query, with the ids that renames don't change."""
+
+    name: str
+    table_id: str
+    columns: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a view is; it never changes."""
+
+    view_id: str
+    query: str
+    canonical: str
+    sources: Mapping[str, ViewSource]
+
+    @classmethod
+    def of(cls, meta: catalog_pb2.Table) -> Definition:
+        """Return the definition in a table's properties. Raises InputError if the table is no view."""
+        if not meta.properties.get(QUERY):
+            raise InputError("VIEW_NOT_MATERIALIZED", f"{meta.name} is a table, not a materialized view")
+        stored = json.loads(meta.properties[SOURCES])
+        sources = {name: ViewSource(name, entry["id"], entry["columns"]) for name, entry in stored.items()}
+        return cls(meta.table_id, meta.properties[QUERY], meta.properties[CANONICAL], sources)
+
+    @property
+    def cursor(self) -> str:
+        """The name of the view's cursor on each source."""
+        return f"view-{self.view_id}"
+
+
+def properties_of(query: str, canonical: str, sources: Mapping[str, ViewSource]) -> dict[str, str]:
+    """Return the properties of a new view's table. Raises InputError if they are too large."""
+    if len(sources) > SOURCES_MAX:
+        raise InputError("VIEW_QUERY_INVALID", f"a view reads at most {SOURCES_MAX} tables, not {len(sources)}")
+    stored = {name: {"id": source.table_id, "columns": dict(source.columns)} for name, source in sources.items()}
+    properties = {QUERY: query, CANONICAL: canonical, SOURCES: json.dumps(stored, separators=(",", ":"))}
+    for text in properties.values():
+        if len(text) > TEXT_CHARS_MAX:
+            raise InputError(
+                "VIEW_QUERY_INVALID",
+                f"the query with every name resolved, or the list of its columns, has {len(text)} characters; at most "
+                f"{TEXT_CHARS_MAX} are allowed",
+            )
+    return properties

@@ -1,0 +1,279 @@
+"""The delta plan of a query, as SQL text: which rows come and go if its sources go from one version to another.
+
+The text reads these relations, of a source `shop.orders`:
+
+    "shop.orders@from", "shop.orders@to"   its rows at both versions; of one that did not change, only the second
+    "shop.orders@none"                     no rows, for the types of its columns
+    "shop.orders@changes"                  the rows that came and went, with N: 1 for a copy that came, -1 for one gone
+
+A bag of rows with signed multiplicities N is a difference of bags: the query at `to` is the query at `from` plus it.
+
+    a filter, a projection, UNION ALL   of the difference itself
+    A JOIN B                            (difference of A) JOIN B(to), and A(from) JOIN (difference of B)
+    GROUP BY, outer joins               the keys in the difference: their rows at `to`, minus their rows at `from`
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from worker.views.operators import (
+    LAKE,
+    Aggregate,
+    Filter,
+    Join,
+    Opaque,
+    Operator,
+    Project,
+    Scan,
+    UnionAll,
+    columns_of,
+    quoted,
+    sources_of,
+)
+
+N: Final = "_laketx_n"
+FROM, TO, CHANGES, NONE = "from", "to", "changes", "none"
+SIDES: Final = (FROM, TO, CHANGES, NONE)
+JOINS: Final = {kind: f"{kind} JOIN" for kind in ("INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")}
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """Only rows of a relation count whose column has one of a step's keys."""
+
+    column: str
+    keys: str  # a text that returns them
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPlan:
+    """The text of a difference: the query's columns and N, each row once. `restrictions` are by source and side."""
+
+    text: str
+    restrictions: Mapping[tuple[str, str], Restriction]
+
+
+def relation(source: str, side: str) -> str:
+    """Return the name of a relation that plans read."""
+    return quoted(f"{source}@{side}")
+
+
+def whole_text(query: Operator, side: str = TO, changed: Collection[str] = ()) -> str:
+    """Return the query at a version, as text; sources that did not change are read at `to`."""
+    return _Texts(changed).at(query, side)
+
+
+def delta_text(query: Operator, changed: Collection[str]) -> str | None:
+    """Return the text of the difference; None if nothing can change."""
+    plan = delta_plan(query, changed)
+    return None if plan is None else plan.text
+
+
+def delta_plan(query: Operator, changed: Collection[str]) -> DeltaPlan | None:
+    """Return the plan of the difference; None if nothing can change."""
+    texts = _Texts(changed)
+    difference = texts.delta(query)
+    if difference is None:
+        return None
+    names = _names(columns_of(query))
+    steps = [f"{name} AS MATERIALIZED (\n  {text}\n)" for name, text in texts.steps]
+    whole = ",\n".join([*steps, f"difference AS (\n  {difference}\n)"])
+    text = (
+        f"WITH {whole}\n"
+        f"SELECT {names}, CAST(SUM({N}) AS BIGINT) AS {N} FROM difference GROUP BY {names} HAVING SUM({N}) <> 0"
+    )
+    restrictions = {
+        place: Restriction(column, f"WITH {', '.join(steps[: step + 1])} SELECT k{at} AS k FROM {texts.steps[step][0]}")
+        for place, (column, step, at) in texts.restrictions().items()
+    }
+    return DeltaPlan(text, restrictions)
+
+
+def relations_of(text: str, sources: Collection[str]) -> list[tuple[str, str]]:
+    """Return the relations that a plan reads: a source and a side each."""
+    return [(source, side) for source in sorted(sources) for side in SIDES if relation(source, side) in text]
+
+
+class _Texts:
+    """Texts of operators. `steps` are the named parts that a difference reads several times.
+
+    Each use of a relation is counted, and each use of which only the rows with a step's keys count is noted: a relation
+    all of whose uses are restricted alike can be read so.
+    """
+
+    def __init__(self, changed: Collection[str]) -> None:
+        self._changed = frozenset(changed)
+        self.steps: list[tuple[str, str]] = []
+        self._uses: Counter[tuple[str, str]] = Counter()
+        self._restricted: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
+
+    def restrictions(self) -> dict[tuple[str, str], tuple[str, int, int]]:
+        """Return the column, the step and the number of its key by relation, for relations whose every use has it."""
+        return {
+            place: uses[0]
+            for place, uses in self._restricted.items()
+            if len(uses) == self._uses[place] and len(set(uses)) == 1
+        }
+
+    # -- at a version
+
+    def at(self, operator: Operator, side: str) -> str:
+        match operator:
+            case Scan(source, columns):
+                return f"SELECT {_aliased(columns)} FROM {self._relation(source, side)}"
+            case Filter(child, condition):
+                return f"SELECT * FROM ({self.at(child, side)}) WHERE {condition}"
+            case Project(child, columns):
+                return f"SELECT {_listed(columns)} FROM ({self.at(child, side)})"
+            case Join():
+                return self._join(operator, self.at(operator.left, side), self.at(operator.right, side))
+            case Aggregate(child, _, _):
+                return self._grouped(operator, self.at(child, side))
+            case UnionAll(children):
+                return " UNION ALL ".join(f"({self.at(child, side)})" for child in children)
+            case Opaque():
+                text = operator.text
+                for source in operator.sources:
+                    where = self._relation(source, side)
+                    text = text.replace(quoted(f"{LAKE}{source}"), where)
+                return text
+
+    def _relation(self, source: str, side: str) -> str:
+        place = self._place(source, side)
+        self._uses[place] += 1
+        return relation(*place)
+
+    def _place(self, source: str, side: str) -> tuple[str, str]:
+        return source, TO if side == FROM and source not in self._changed else side
+
+    @staticmethod
+    def _grouped(operator: Aggregate, rows: str) -> str:
+        groups = f" GROUP BY {', '.join(text for text, _ in operator.keys)}" if operator.keys else ""
+        return f"SELECT {_listed((*operator.keys, *operator.aggregates))} FROM ({rows}){groups}"
+
+    @staticmethod
+    def _join(operator: Join, left: str, right: str, more: str = "") -> str:
+        names = _names(columns_of(operator))
+        return f"SELECT {names}{more} FROM ({left}) AS l {JOINS[operator.kind]} ({right}) AS r ON {operator.condition}"
+
+    # -- differences
+
+    def delta(self, operator: Operator) -> str | None:
+        """Return the difference as text, with rows that may cancel each other; None if there is none."""
+        if self._changed.isdisjoint(sources_of(operator)):
+            return None
+        match operator:
+            case Scan(source, columns):
+                return f"SELECT {_aliased(columns)}, {N} FROM {relation(source, CHANGES)}"
+            case Filter(child, condition):
+                return f"SELECT * FROM ({self.delta(child)}) WHERE {condition}"
+            case Project(child, columns):
+                return f"SELECT {_listed(columns)}, {N} FROM ({self.delta(child)})"
+            case UnionAll(children):
+                return _union([self._delta_or_none(child) for child in children])
+            case Join(kind="INNER"):
+                return self._inner_join(operator)
+            case Join():
+                return self._other_join(operator)
+            case Aggregate():
+                return self._groups(operator)
+            case Opaque():
+                return _subtracted(operator, self.at(operator, TO), self.at(operator, FROM))
+
+    def _delta_or_none(self, child: Operator) -> str:
+        """The difference of an input of UNION ALL. One without a difference still has a say in the types."""
+        return self.delta(child) or f"SELECT *, 1 AS {N} FROM ({self.at(child, NONE)})"
+
+    def _inner_join(self, operator: Join) -> str:
+        left, right = self.delta(operator.left), self.delta(operator.right)
+        parts = []
+        if left is not None:
+            parts.append(self._join(operator, left, self.at(operator.right, TO), f", l.{N} AS {N}"))
+        if right is not None:
+            parts.append(self._join(operator, self.at(operator.left, FROM), right, f", r.{N} AS {N}"))
+        return _union(parts)
+
+    def _other_join(self, operator: Join) -> str:
+        lefts = ", ".join(f"{left} AS k{at}" for at, (left, _) in enumerate(operator.keys))
+        rights = ", ".join(f"{right} AS k{at}" for at, (_, right) in enumerate(operator.keys))
+        sides = ((self.delta(operator.left), lefts), (self.delta(operator.right), rights))
+        changed = [f"SELECT {keys} FROM ({text})" for text, keys in sides if text is not None]
+        keys = self._step(f"SELECT DISTINCT * FROM ({_union(changed)})")
+
+        def joined(side: str) -> str:
+            left = self._among(operator.left, side, keys, [left for left, _ in operator.keys])
+            right = self._among(operator.right, side, keys, [right for _, right in operator.keys])
+            return self._join(operator, left, right)
+
+        return _subtracted(operator, joined(TO), joined(FROM))
+
+    def _groups(self, operator: Aggregate) -> str:
+        if not operator.keys:
+            return _subtracted(operator, self.at(operator, TO), self.at(operator, FROM))
+        named = ", ".join(f"{text} AS k{at}" for at, (text, _) in enumerate(operator.keys))
+        keys = self._step(f"SELECT DISTINCT {named} FROM ({self.delta(operator.child)})")
+
+        def grouped(side: str) -> str:
+            rows = self._among(operator.child, side, keys, [text for text, _ in operator.keys])
+            return self._grouped(operator, rows)
+
+        return _subtracted(operator, grouped(TO), grouped(FROM))
+
+    def _among(self, operator: Operator, side: str, keys: str, expressions: Sequence[str]) -> str:
+        """The rows whose keys are among those; NULL is a key like others."""
+        before = Counter(self._uses)
+        rows = self.at(operator, side)
+        for at, text in enumerate(expressions):
+            origin = _origin(operator, text)
+            place = None if origin is None else self._place(origin[0], side)
+            if origin is not None and place is not None and self._uses[place] - before[place] == 1:
+                self._restricted.setdefault(place, []).append((origin[1], len(self.steps) - 1, at))
+                break
+        equal = " AND ".join(f"{text} IS NOT DISTINCT FROM {keys}.k{at}" for at, text in enumerate(expressions))
+        return f"SELECT rows.* FROM ({rows}) AS rows SEMI JOIN {keys} ON {equal}"
+
+    def _step(self, text: str) -> str:
+        name = f"keys_{len(self.steps) + 1}"
+        self.steps.append((name, text))
+        return name
+
+
+def _origin(operator: Operator, text: str) -> tuple[str, str] | None:
+    """The source and the column that an expression is, if rows with other values of it come from no other row there."""
+    match operator:
+        case Scan(source, columns):
+            return next(((source, column) for column, name in columns if quoted(name) == text), None)
+        case Filter(child, _):
+            return _origin(child, text)
+        case Project(child, columns):
+            inner = next((inner for inner, name in columns if quoted(name) == text), None)
+            return None if inner is None else _origin(child, inner)
+        case Join(kind="INNER"):
+            return _origin(operator.left, text) or _origin(operator.right, text)
+        case _:
+            return None
+
+
+def _subtracted(operator: Operator, after: str, before: str) -> str:
+    names = _names(columns_of(operator))
+    return f"SELECT {names}, 1 AS {N} FROM ({after}) UNION ALL SELECT {names}, -1 AS {N} FROM ({before})"
+
+
+def _union(parts: Collection[str]) -> str:
+    return " UNION ALL ".join(f"({part})" for part in parts)
+
+
+def _names(names: Collection[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def _listed(columns: Collection[tuple[str, str]]) -> str:
+    return ", ".join(f"{text} AS {quoted(name)}" for text, name in columns)
+
+
+def _aliased(columns: Collection[tuple[str, str]]) -> str:
+    return ", ".join(f"{quoted(text)} AS {quoted(name)}" for text, name in columns)

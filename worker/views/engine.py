@@ -1,0 +1,88 @@
+"""DuckDB as the engine of views: runs the text of a plan over Arrow tables that it is given, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+
+from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
+from worker.views.operators import quoted
+
+if TYPE_CHECKING:
+    import duckdb
+else:
+    duckdb = LazyModule("duckdb")
+
+SETTINGS: Final = (
+    "SET GLOBAL TimeZone = 'UTC'",
+    "SET GLOBAL python_enable_replacements = false",
+    "SET GLOBAL enable_external_access = false",
+    "SET GLOBAL lock_configuration = true",
+)
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """The process's database: it is made once, since that takes longer than a small query."""
+    try:
+        database = duckdb.connect(":memory:")
+    except ModuleNotFoundError:
+        raise InputError("DUCKDB_MISSING", "views need DuckDB: pip install 'laketx[views]'") from None
+    for setting in SETTINGS:
+        database.execute(setting)
+    return database
+
+
+class Engine:
+    """A session of DuckDB in memory, in UTC, without access to files and the network.
+
+    with Engine() as engine:
+        engine.add("shop.orders@to", rows)
+        engine.run('SELECT count(*) AS n FROM "shop.orders@to"')
+    """
+
+    def __init__(self) -> None:
+        self._session = _database().cursor()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._session.close()
+
+    def add(self, name: str, rows: pa.Table) -> None:
+        """Make rows readable under a name."""
+        self._session.register(name, rows)
+
+    def run(self, text: str) -> pa.Table:
+        """Return the rows of a query. Raises InputError with DuckDB's words if it fails."""
+        try:
+            return self._session.execute(text).to_arrow_table()
+        except duckdb.Error as error:
+            raise InputError("VIEW_QUERY_FAILED", str(error).strip()) from error
+
+    def types(self, schema: pa.Schema) -> dict[str, str]:
+        """Return the types of columns in DuckDB's words."""
+        self.add("described", schema.empty_table())
+        rows = self.run("DESCRIBE SELECT * FROM described").to_pylist()
+        return {row["column_name"]: row["column_type"] for row in rows}
+
+
+def matches(left: str, right: str, names: Iterable[str]) -> str:
+    """Return the condition that two rows are the same; NULL is a value like others."""
+    return " AND ".join(f"{left}.{quoted(name)} IS NOT DISTINCT FROM {right}.{quoted(name)}" for name in names)
+
+
+def run_with(relations: Mapping[str, pa.Table], text: str) -> pa.Table:
+    """Return the rows of a query over these tables."""
+    with Engine() as engine:
+        for name, rows in relations.items():
+            engine.add(name, rows)
+        return engine.run(text)

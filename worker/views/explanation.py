@@ -1,0 +1,32 @@
+"""EXPLAIN of a view: the class of each operator with its reason, and the delta plan."""
+
+from __future__ import annotations
+
+from worker.connection.table_view import TableView
+from worker.views.definition import Definition
+from worker.views.delta import delta_text, whole_text
+from worker.views.operators import Work, classified
+from worker.views.refresh import query_of
+from worker.views.sources import SourceTables
+
+
+def explain(view: TableView) -> str:
+    """Return the explanation as text."""
+    definition = Definition.of(view.meta)
+    heads = {name: view.client.resolve_version(source.table_id).version for name, source in definition.sources.items()}
+    query = query_of(definition, SourceTables(view.lake, definition.sources, heads, heads))
+    operators = classified(query.operator)
+    is_full = any(step.work is Work.FULL for step in operators)
+    width = max(len(step.work.words) for step in operators)
+    lines = [f"{view.name}: each refresh is {'full' if is_full else 'incremental'}", ""]
+    lines += [f"  {step.work.words:<{width}}  {step.operator}: {step.reason}" for step in operators]
+    plan = whole_text(query.operator) if is_full else delta_text(query.operator, definition.sources)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"the {'query' if is_full else 'delta plan, if every source changed'}, for DuckDB:",
+            "",
+            plan or "",
+        ]
+    )

@@ -1,0 +1,267 @@
+"""The functions that a materialized view can use: those whose value depends on their arguments alone.
+
+Anything else is refused by name, also a function that is not known here: nobody can say whether it is deterministic.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+from worker.base.errors import InputError
+
+SCALARS: Final = frozenset(
+    [
+        "Abs",
+        "Acos",
+        "Acosh",
+        "And",
+        "Array",
+        "Ascii",
+        "Asin",
+        "Asinh",
+        "Atan",
+        "Atan2",
+        "Atanh",
+        "ByteLength",
+        "BitLength",
+        "BitwiseCount",
+        "Case",
+        "Cast",
+        "Cbrt",
+        "Ceil",
+        "Chr",
+        "Coalesce",
+        "Concat",
+        "ConcatWs",
+        "Contains",
+        "Cos",
+        "Cosh",
+        "Cot",
+        "Date",
+        "DateAdd",
+        "DateDiff",
+        "DateFromParts",
+        "DateSub",
+        "DateToDateStr",
+        "DateTrunc",
+        "Datetime",
+        "DatetimeAdd",
+        "DatetimeDiff",
+        "DatetimeSub",
+        "DatetimeTrunc",
+        "Day",
+        "DayOfMonth",
+        "DayOfWeek",
+        "DayOfWeekIso",
+        "DayOfYear",
+        "Dayname",
+        "Degrees",
+        "EndsWith",
+        "EqualNull",
+        "Exp",
+        "Extract",
+        "Factorial",
+        "Floor",
+        "Greatest",
+        "Hex",
+        "Hour",
+        "If",
+        "Initcap",
+        "IsInf",
+        "IsNan",
+        "LastDay",
+        "Least",
+        "Left",
+        "Length",
+        "Levenshtein",
+        "Ln",
+        "Log",
+        "Lower",
+        "MD5",
+        "Minute",
+        "Month",
+        "Monthname",
+        "Negative",
+        "Nullif",
+        "NumberToStr",
+        "Nvl2",
+        "Or",
+        "Pad",
+        "Pi",
+        "Pow",
+        "Quarter",
+        "Radians",
+        "RegexpExtract",
+        "RegexpFullMatch",
+        "RegexpLike",
+        "RegexpReplace",
+        "Repeat",
+        "Replace",
+        "Reverse",
+        "Right",
+        "Rint",
+        "Round",
+        "SHA",
+        "SHA2",
+        "SafeDivide",
+        "Second",
+        "Sign",
+        "Sin",
+        "Sinh",
+        "Split",
+        "SplitPart",
+        "Sqrt",
+        "StartsWith",
+        "StrPosition",
+        "StrToDate",
+        "StrToTime",
+        "Struct",
+        "StructExtract",
+        "Substring",
+        "Tan",
+        "Tanh",
+        "TimeToStr",
+        "TimestampAdd",
+        "TimestampDiff",
+        "TimestampSub",
+        "TimestampTrunc",
+        "Translate",
+        "Trim",
+        "Trunc",
+        "Try",
+        "TryCast",
+        "TimeToUnix",
+        "TsOrDsAdd",
+        "TsOrDsDiff",
+        "TsOrDsToDate",
+        "TsOrDsToTimestamp",
+        "Unhex",
+        "Unicode",
+        "UnixToTime",
+        "Upper",
+        "Week",
+        "WeekOfYear",
+        "Xor",
+        "Year",
+    ]
+)
+NAMED_SCALARS: Final = frozenset(
+    [
+        "century",
+        "decade",
+        "millennium",
+        "epoch",
+        "isodow",
+        "isoyear",
+        "yearweek",
+        "era",
+        "strlen",
+        "bar",
+        "gcd",
+        "lcm",
+        "even",
+        "regexp_matches",
+    ]
+)
+EXACT: Final = frozenset(
+    [
+        "Count",
+        "CountIf",
+        "Min",
+        "Max",
+        "LogicalAnd",
+        "LogicalOr",
+        "Median",
+        "PercentileCont",
+        "PercentileDisc",
+        "Quantile",
+    ]
+)
+ORDERED_IF_FLOAT: Final = frozenset(["Sum", "Avg"])
+ORDERED: Final = frozenset(
+    ["Stddev", "StddevPop", "StddevSamp", "Variance", "VariancePop", "Corr", "CovarPop", "CovarSamp"]
+)
+COLLECTING: Final = frozenset(["ArrayAgg", "GroupConcat", "List"])
+EXACT_TYPES: Final = frozenset(
+    getattr(exp.DataType.Type, name)
+    for name in [
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "INT128",
+        "UTINYINT",
+        "USMALLINT",
+        "UINT",
+        "UBIGINT",
+        "DECIMAL",
+        "BOOLEAN",
+    ]
+)
+MOMENTS: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
+
+
+def check_functions(query: exp.Expr) -> None:
+    """Refuses functions that are not deterministic, or not known to be; makes the order of float sums definite."""
+    for node in list(query.find_all(exp.Window, exp.Func)):
+        if isinstance(node, exp.Window):
+            raise refused("window functions are not supported yet: write it as a GROUP BY or a join")
+        name = type(node).__name__
+        if isinstance(node, exp.Cast) and node.this.is_string and node.this.name.strip().lower() in MOMENTS:
+            raise _unknown(node.this.name)
+        if isinstance(node, exp.Anonymous):
+            if str(node.this).lower() not in NAMED_SCALARS:
+                raise _unknown(str(node.this))
+        elif isinstance(node, exp.AggFunc):
+            _check_aggregate(node, name)
+        elif isinstance(node, exp.Func) and name not in SCALARS and not isinstance(node, exp.SubqueryPredicate):
+            raise _unknown(node.sql_name())
+
+
+def _check_aggregate(node: exp.AggFunc, name: str) -> None:
+    if name in EXACT:
+        return
+    argument = node.this
+    if name in ORDERED_IF_FLOAT | ORDERED:
+        if name in ORDERED or not _is_exact(argument):
+            _put_in_order(node)
+        return
+    order = argument.find(exp.Order) if isinstance(argument, exp.Expr) else None
+    if name in COLLECTING and order is not None and order.this is not None:
+        if any(_same(term.this, order.this) for term in order.expressions):
+            return
+        raise refused(f"{node.sql_name().lower()} must be ordered by what it collects: equal ones come in any order")
+    raise _unknown(node.sql_name())
+
+
+def _is_exact(argument: exp.Expr) -> bool:
+    of = argument.expressions[0] if isinstance(argument, exp.Distinct) and argument.expressions else argument
+    return of.type is not None and of.type.this in EXACT_TYPES
+
+
+def _put_in_order(node: exp.AggFunc) -> None:
+    """Sums of floats depend on their order: the arguments themselves order them."""
+    argument = node.this
+    if isinstance(argument, exp.Order):
+        argument = argument.this
+    of = list(argument.expressions) if isinstance(argument, exp.Distinct) else [argument]
+    if node.args.get("expression") is not None:  # of two arguments
+        raise _unknown(node.sql_name())
+    terms = [exp.Ordered(this=each.copy(), nulls_first=False) for each in of]
+    node.set("this", exp.Order(this=argument.copy(), expressions=terms))
+
+
+def _same(left: exp.Expr, right: exp.Expr) -> bool:
+    plain = right.this if isinstance(right, exp.Distinct) else right
+    return bool(left == plain)
+
+
+def _unknown(name: str) -> InputError:
+    return refused(f"{name.lower()} is not known to be deterministic: a view's rows depend on its sources alone")
+
+
+def refused(why: str) -> InputError:
+    """The refusal of a query."""
+    return InputError("VIEW_QUERY_INVALID", why)

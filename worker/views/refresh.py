@@ -1,0 +1,312 @@
+"""A refresh: the difference of a view's query between two vectors becomes one commit that moves the vector.
+
+pin the sources at one instant -> their changes -> the delta plan -> rows that come and go -> commit with the cursors
+
+The commit moves the view's cursor on each source from the version that the refresh began at, and depends on the rows of
+the view as they were then. So of two refreshes from the same vector one commits, and a refresh that is repeated after a
+crash begins at the vector that it finds.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from metaservice.client import ConflictError, MetaServiceError
+from metaservice.client.retries import Backoff
+from protos.laketx.v1 import common_pb2, read_pb2, transaction_pb2
+from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.updates import Changes, TargetRows, replaced, target_rows
+from worker.base.errors import InputError
+from worker.commit.noted_reads import EVERYTHING
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Write
+from worker.connection.table_view import TableView
+from worker.views.definition import CLASS, REASON, VECTOR, Definition
+from worker.views.delta import N, delta_plan, whole_text
+from worker.views.engine import matches, run_with
+from worker.views.operators import Work, classified, quoted
+from worker.views.query import Query, analyse, parse
+from worker.views.sources import SourceTables
+
+ATTEMPTS_MAX: Final = 10
+BACKOFF: Final = Backoff(base_s=0.05, longest_s=2.0)
+AGAIN: Final = ("CURSOR_MOVED", "ROWS_CHANGED", "CURSOR_UNKNOWN", "HISTORY_CHANGED")
+RETIRED: Final = "VERSION_RETIRED"
+BROKEN: Final = "VIEW_BROKEN"  # or another refresh has changed the rows meanwhile
+NOTHING, INCREMENTAL, FULL = "nothing", "incremental", "full"
+PLACE: Final = "_laketx_place"
+
+Vector = Mapping[str, int]  # versions by the names of sources
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """What a refresh did: `nothing`, or a commit that is `incremental` or `full`, with the reason if it is full."""
+
+    kind: str
+    version: int
+    vector: Vector
+    reason: str = ""
+    rows_added: int = 0
+    rows_removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LastRefresh:
+    """The newest refresh up to a version: what its commit says."""
+
+    version: int
+    vector: Vector
+    kind: str
+    reason: str
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The rows of a refresh: a difference with N, or the whole answer."""
+
+    rows: pa.Table
+    is_difference: bool
+    reason: str
+
+
+def last_refresh(view: TableView, definition: Definition, version: int | None = None) -> LastRefresh | None:
+    """Return the newest refresh up to a version; None if there was none. One call."""
+    newest = read_pb2.VersionFilter(properties={VECTOR: ""}, to_version=version)
+    commit = next(view.client.list_versions(view.table_id, wanted=newest, page_size=1), None)
+    if commit is None:
+        return None
+    by_id = json.loads(commit.properties[VECTOR])
+    vector = {name: by_id[source.table_id] for name, source in definition.sources.items()}
+    kind, reason = commit.properties[CLASS], commit.properties.get(REASON, "")
+    return LastRefresh(commit.version, vector, kind, reason, commit.commit_time_us)
+
+
+def query_of(definition: Definition, sources: SourceTables) -> Query:
+    """Return the operators of a view's query."""
+    return analyse(parse(definition.canonical), sources.types())
+
+
+def refresh(view: TableView, *, full: bool = False) -> Refresh:
+    """Bring a view up to its sources as they are now; `full` computes it as a whole.
+
+    Raises BlockedError if a source was dropped, InputError if a column that the query reads was, ConflictError after
+    too many lost races.
+    """
+    if "@" in view.name:
+        raise InputError(
+            "VIEW_ON_BRANCH", f"{view.name} is on a branch, where views stay as they are: refresh it there"
+        )
+    definition = Definition.of(view.meta)
+    new_cursors = False
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        last = last_refresh(view, definition)
+        pin, heads = view.lake.pins.own_many({source.table_id: None for source in definition.sources.values()})
+        after = {name: heads[source.table_id] for name, source in definition.sources.items()}
+        if last is not None and last.vector == after and not full:
+            return Refresh(NOTHING, last.version, after)
+        try:
+            return _refresh(view, definition, last, after, full=full, new_cursors=new_cursors or last is None)
+        except ConflictError:
+            if attempt == ATTEMPTS_MAX:
+                raise
+        except MetaServiceError as error:
+            if error.reason not in AGAIN or attempt == ATTEMPTS_MAX:
+                raise
+            new_cursors = new_cursors or error.reason != "ROWS_CHANGED"
+        except InputError as error:
+            is_overtaken = error.reason == BROKEN and last_refresh(view, definition) != last
+            if not is_overtaken or attempt == ATTEMPTS_MAX:
+                raise
+        finally:
+            pin.release()
+        time.sleep(BACKOFF.delay_s(attempt - 1, random.random()))
+    raise AssertionError("the last attempt raises")
+
+
+def _refresh(
+    view: TableView,
+    definition: Definition,
+    last: LastRefresh | None,
+    after: Vector,
+    *,
+    full: bool,
+    new_cursors: bool,
+) -> Refresh:
+    before = {} if last is None else last.vector
+    sources = SourceTables(view.lake, definition.sources, before, after)
+    query = query_of(definition, sources)
+    plan = _planned(query, sources, last, full=full)
+    moves = _moves(view, definition, before, after, new_cursors=new_cursors)
+    view = view.refreshed()
+    counts = {"added": 0, "removed": 0}
+
+    def stage(stage: Stage) -> Staged:
+        then = view.at(stage.read_version)
+        staged, added, removed = _staged(then, stage, plan, is_first=last is None)
+        counts.update(added=added, removed=removed)
+        return staged
+
+    write = Write(
+        view,
+        common_pb2.OPERATION_MERGE,
+        stage,
+        reads=[common_pb2.Read(predicate=EVERYTHING)],
+        unchanged_since=0 if last is None else last.version,
+    )
+    kind = INCREMENTAL if plan.is_difference else FULL
+    vector = {source.table_id: after[name] for name, source in definition.sources.items()}
+    properties = {VECTOR: json.dumps(vector, sort_keys=True), CLASS: kind, REASON: plan.reason}
+    [commit] = run_writes(
+        view.lake,
+        lambda: [replace(write)],
+        on_conflict="fail",
+        message=f"{kind} refresh" + (f": {plan.reason}" if plan.reason else ""),
+        cursors=moves,
+        properties=properties,
+    )
+    return Refresh(kind, commit.version, after, plan.reason, counts["added"], counts["removed"])
+
+
+# -- the rows ----------------------------------------------------------------------------------------------------------
+
+
+def _planned(query: Query, sources: SourceTables, last: LastRefresh | None, *, full: bool) -> _Plan:
+    reason = _why_full(query, sources, last, full=full)
+    if reason is None:
+        try:
+            plan = delta_plan(query.operator, sources.changed)
+            assert plan is not None
+            return _Plan(sources.run(plan), is_difference=True, reason="")
+        except MetaServiceError as error:
+            if error.reason != RETIRED:
+                raise
+            reason = "versions of a source after the last refresh are no longer kept"
+    text = whole_text(query.operator)
+    return _Plan(run_with(sources.relations(text), text), is_difference=False, reason=reason)
+
+
+def _why_full(query: Query, sources: SourceTables, last: LastRefresh | None, *, full: bool) -> str | None:
+    if last is None:
+        return "the first refresh"
+    if full:
+        return "asked for"
+    for step in classified(query.operator):
+        if step.work is Work.FULL:
+            return f"{step.operator}: {step.reason}"
+    try:
+        altered = sources.altered()
+    except MetaServiceError as error:
+        if error.reason != RETIRED:
+            raise
+        return "versions of a source after the last refresh are no longer kept"
+    return None if altered is None else f"the types of {altered} changed"
+
+
+def _staged(then: TableView, stage: Stage, plan: _Plan, *, is_first: bool) -> tuple[Staged, int, int]:
+    """Stage the rows that come and go; return how many of each, too."""
+    names = [column.name for column in then.meta.columns]
+    target: TargetRows | None = None
+    if plan.is_difference:
+        difference = _shaped(plan.rows, then)
+    elif is_first:
+        rows = fitted(plan.rows, then.meta)
+        difference = rows.append_column(N, pa.array(np.ones(len(rows), np.int64)))
+    else:
+        target = target_rows(then, stage.read_version, None)
+        difference = subtract(fitted(plan.rows, then.meta), target.rows.select(names))
+    counts = difference.column(N).to_numpy()
+    new = difference.take(pa.array(np.repeat(np.arange(len(counts)), np.maximum(counts, 0)))).select(names)
+    gone = difference.filter(pa.array(counts < 0))
+    if not len(new) and not len(gone):
+        return Staged(), 0, 0
+    target = target or (target_rows(then, stage.read_version, None) if len(gone) else TargetRows(_no_rows(then)))
+    places = _places(target.rows.select(names), gone, then.name)
+    changes = Changes(target.rows.take(pa.array(places)), np.empty(0, np.int64), new.slice(0, 0), new)
+    return replaced(then, stage, target, changes), len(new), len(places)
+
+
+def _shaped(rows: pa.Table, then: TableView) -> pa.Table:
+    """The rows of a difference in the shape of the view's table."""
+    return fitted(rows.drop_columns([N]), then.meta).append_column(N, rows.column(N).cast(pa.int64()))
+
+
+def _no_rows(then: TableView) -> pa.Table:
+    return target_rows(then, 0, common_pb2.Predicate(literal=False)).rows
+
+
+def subtract(after: pa.Table, before: pa.Table) -> pa.Table:
+    """Return the difference of two bags of rows with the same columns: each row once, with N."""
+    names = ", ".join(map(quoted, after.column_names))
+    text = (
+        f"SELECT {names}, CAST(SUM({N}) AS BIGINT) AS {N} FROM ("
+        f"SELECT {names}, 1 AS {N} FROM after UNION ALL SELECT {names}, -1 AS {N} FROM before"
+        f") GROUP BY {names} HAVING SUM({N}) <> 0"
+    )
+    return run_with({"after": after, "before": before}, text).cast(
+        pa.schema([*after.schema.remove_metadata(), pa.field(N, pa.int64())])
+    )
+
+
+def _places(rows: pa.Table, gone: pa.Table, view: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The places of the rows that go: as many copies of each as its N says."""
+    if not len(gone):
+        return np.empty(0, np.int64)
+    numbered = rows.append_column(PLACE, pa.array(np.arange(len(rows))))
+    marked = gone.append_column(PLACE, pa.array(np.arange(len(gone))))
+    text = (
+        f"SELECT place FROM (SELECT v.{PLACE} AS place, -g.{N} AS copies, "
+        f"row_number() OVER (PARTITION BY g.{PLACE} ORDER BY v.{PLACE}) AS copy "
+        f"FROM rows AS v JOIN gone AS g ON {matches('v', 'g', rows.column_names)}) WHERE copy <= copies ORDER BY place"
+    )
+    places: np.ndarray[tuple[int], np.dtype[np.int64]]
+    places = run_with({"rows": numbered, "gone": marked}, text).column("place").to_numpy()
+    count = -int(gone.column(N).to_numpy().sum())
+    if len(places) != count:
+        raise InputError(
+            BROKEN,
+            f"{view} lacks {count - len(places)} of {count} rows that the refresh removes: its rows are not those "
+            "of its query. `verify` names them, a full refresh corrects them",
+        )
+    return places
+
+
+# -- cursors -----------------------------------------------------------------------------------------------------------
+
+
+def _moves(
+    view: TableView, definition: Definition, before: Vector, after: Vector, *, new_cursors: bool
+) -> list[transaction_pb2.CursorMove]:
+    """The moves of the view's cursors, which must stand at the vector that the refresh began at."""
+    moves = []
+    for name, source in definition.sources.items():
+        expected = before.get(name, after[name])
+        if new_cursors:
+            expected = _made_cursor(view, definition.cursor, source.table_id, after[name])
+        moves.append(
+            transaction_pb2.CursorMove(
+                table_id=source.table_id, name=definition.cursor, expected_version=expected, version=after[name]
+            )
+        )
+    return moves
+
+
+def _made_cursor(view: TableView, name: str, table_id: str, version: int) -> int:
+    """The position of a cursor that is there, or is made at this version; one of another history is made again."""
+    try:
+        return view.client.create_cursor(table_id, name, version=version).cursor.version
+    except MetaServiceError as error:
+        if error.reason != "HISTORY_CHANGED":
+            raise
+        view.client.drop_cursor(table_id, name)
+        return view.client.create_cursor(table_id, name, version=version).cursor.version

@@ -1,0 +1,149 @@
+"""The sources of a view: rows at a version and changes between two, under the names that the view's query uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.changes.change_rows import ChangeRows
+from worker.arrow.changes.commits import INSERT, POSTIMAGE
+from worker.arrow.scan.version_rows import VersionRows, columns_schema
+from worker.base.errors import InputError
+from worker.base.schema import CHANGE_TYPE
+from worker.base.values import INTEGERS, wire_value
+from worker.connection.lake_connection import Connection
+from worker.connection.table_view import TableView
+from worker.views.definition import ViewSource
+from worker.views.delta import CHANGES, FROM, NONE, TO, DeltaPlan, N, Restriction, relations_of
+from worker.views.engine import Engine, run_with
+from worker.views.operators import quoted
+
+WHOLE: Final = float("inf")
+KEYS_MAX: Final = 1_000  # of more, a relation is read as a whole
+EXACT: Final = frozenset({"string", "date", "boolean", *INTEGERS})
+
+
+class SourceTables:
+    """The sources of a view at pinned versions: `before` and `after`."""
+
+    def __init__(
+        self, lake: Connection, sources: Mapping[str, ViewSource], before: Mapping[str, int], after: Mapping[str, int]
+    ) -> None:
+        """The versions are by name."""
+        self._sources = sources
+        self._before = before
+        self._after = after
+        self._lake = lake
+        self._metas: dict[tuple[str, int], catalog_pb2.Table] = {}
+        self._changes_read: dict[str, pa.Table] = {}
+
+    @property
+    def changed(self) -> list[str]:
+        """The sources whose versions differ."""
+        return [name for name in self._sources if self._before.get(name) != self._after[name]]
+
+    def schema(self, name: str, version: int) -> pa.Schema:
+        """Return the columns that the query uses, as they are at a version."""
+        shown = columns_schema(self._meta(name, version))
+        stored = self._stored_names(name, version)
+        return pa.schema([shown.field(stored[column]).with_name(column) for column in stored])
+
+    def altered(self) -> str | None:
+        """Return a source whose columns have other types at both versions; None if there is none."""
+        for name in self.changed:
+            if not self.schema(name, self._before[name]).equals(self.schema(name, self._after[name])):
+                return name
+        return None
+
+    def types(self) -> dict[str, dict[str, str]]:
+        """Return the types of the columns in DuckDB's words."""
+        with Engine() as engine:
+            return {name: engine.types(self.schema(name, self._after[name])) for name in self._sources}
+
+    def run(self, plan: DeltaPlan) -> pa.Table:
+        """Return the rows of a plan. Relations of which it needs the rows of a few keys are read so."""
+        return run_with(self.relations(plan.text, plan.restrictions), plan.text)
+
+    def relations(
+        self, text: str, restrictions: Mapping[tuple[str, str], Restriction] | None = None
+    ) -> dict[str, pa.Table]:
+        """Return the relations that the text of a plan reads."""
+        return {
+            f"{name}@{side}": self._relation(name, side, (restrictions or {}).get((name, side)))
+            for name, side in relations_of(text, self._sources)
+        }
+
+    def _relation(self, name: str, side: str, restriction: Restriction | None) -> pa.Table:
+        if side == NONE:
+            return self.schema(name, self._after[name]).empty_table()
+        if side == CHANGES:
+            if name not in self._changes_read:
+                self._changes_read[name] = self._changes(name)
+            return self._changes_read[name]
+        version = {FROM: self._before, TO: self._after}[side][name]
+        return self._rows(name, version, None if restriction is None else self._condition(name, version, restriction))
+
+    def _condition(self, name: str, version: int, restriction: Restriction) -> common_pb2.Predicate | None:
+        """The condition that a column has one of the keys; None if they are too many, or of a type that isn't exact."""
+        column = self._stored_names(name, version)[restriction.column]
+        kind = next(each.type for each in self._meta(name, version).columns if each.name == column)
+        if kind not in EXACT:
+            return None
+        distinct = run_with(self.relations(restriction.keys), restriction.keys).column("k").unique()
+        if len(distinct) > KEYS_MAX or distinct.type != self.schema(name, version).field(restriction.column).type:
+            return None
+        keys = distinct.to_pylist()
+        values = [wire_value(key, kind) for key in keys if key is not None]
+        parts = [common_pb2.Predicate(in_list=common_pb2.InList(column=column, values=values))] if values else []
+        if None in keys:
+            parts.append(common_pb2.Predicate(is_null=common_pb2.IsNull(column=column)))
+        if not parts:
+            return common_pb2.Predicate(literal=False)
+        return parts[0] if len(parts) == 1 else common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
+
+    def _rows(self, name: str, version: int, where: common_pb2.Predicate | None) -> pa.Table:
+        then = TableView(self._lake, self._meta(name, version))
+        stored = self._stored_names(name, version)
+        reader = VersionRows(then, version)
+        parts = reader.tables(_distinct(stored.values()), where, WHOLE)
+        rows = pa.concat_tables([reader.empty(_distinct(stored.values())), *parts])
+        return rows.select(list(stored.values())).rename_columns(list(stored))
+
+    def _changes(self, name: str) -> pa.Table:
+        """The rows that came and went, each once with N; changes of other columns cancel each other."""
+        begin, end = self._before[name], self._after[name]
+        stored = self._stored_names(name, end)
+        reader = ChangeRows(TableView(self._lake, self._meta(name, end)), begin, end, "changes")
+        [rows] = reader.tables([*_distinct(stored.values()), CHANGE_TYPE], None, WHOLE)
+        named = rows.select([*stored.values(), CHANGE_TYPE]).rename_columns([*stored, CHANGE_TYPE])
+        names = ", ".join(map(quoted, stored))
+        signed = f"SUM(CASE WHEN {quoted(CHANGE_TYPE)} IN ('{INSERT}', '{POSTIMAGE}') THEN 1 ELSE -1 END)"
+        text = f"SELECT {names}, CAST({signed} AS BIGINT) AS {N} FROM changes GROUP BY {names} HAVING {signed} <> 0"
+        return run_with({"changes": named}, text)
+
+    def _meta(self, name: str, version: int) -> catalog_pb2.Table:
+        meta = self._metas.get((name, version))
+        if meta is None:
+            meta = self._lake.client.get_table(table_id=self._sources[name].table_id, version=version)
+            self._metas[name, version] = meta
+        return meta
+
+    def _stored_names(self, name: str, version: int) -> dict[str, str]:
+        """The names of the columns at a version by those of the query; ids stay when columns are renamed."""
+        source, meta = self._sources[name], self._meta(name, version)
+        names = {column.column_id: column.name for column in meta.columns}
+        for column, column_id in source.columns.items():
+            if column_id not in names:
+                raise InputError(
+                    "VIEW_SOURCE_CHANGED",
+                    f"the column {column} of {meta.name}, which the view reads, was dropped: the view stays at its "
+                    "last version; drop it and create it without the column",
+                )
+        return {column: names[column_id] for column, column_id in source.columns.items()}
+
+
+def _distinct(names: Iterable[str]) -> Sequence[str]:
+    return list(dict.fromkeys(names))
