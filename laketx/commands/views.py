@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from laketx.lake import Lake
 from laketx.materialized_view import ViewStatus
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.output import Column, Row, Session
+from worker.base.lazy_modules import LazyModule
 from worker.services.commands import told, warehouse_of
-from worker.views import creation, refresh
-from worker.views.proof import Proof
+
+if TYPE_CHECKING:
+    from worker.views import creation, refresh
+    from worker.views.proof import Proof
+else:
+    creation = LazyModule("worker.views.creation")
+    refresh = LazyModule("worker.views.refresh")
 
 COLUMNS: Final = (
     Column("name"),
