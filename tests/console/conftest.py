@@ -54,7 +54,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
         for namespace in ("shop", "vault"):
             service.owner.call("CatalogService/CreateNamespace", name=namespace, request_id=new_uuid7())
         seen, hidden = create(service.owner, "shop.open"), create(service.owner, "vault.salaries")
-        for table_id in (seen, hidden, hidden):
+        for table_id in (seen, seen, hidden, hidden):
             append(service.owner, table_id)
         service.grant("user:rea", "reader", table_id=seen)
         service.grant("user:boss", "admin")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
+
+from laketx import connect
 from tests.console.conftest import Owned
 from tests.console.visitor import text_of
 
@@ -121,6 +124,16 @@ def test_branches_show_what_they_hold_and_what_a_merge_would_do(owned: Owned) ->
     preview = owned.owner.read("/branches/etl?preview=yes")
     assert "merges as they are" in preview
     assert owned.owner.get("/branches/none").status_code == 404
+
+
+def test_a_branch_is_merged_once_it_is_confirmed(owned: Owned) -> None:
+    with connect(owned.folder) as lake:
+        merged = lake.create_table("shop.merged", "id bigint")
+        lake.branch("done").table("shop.merged").append(pa.table({"id": pa.array([1], pa.int64())}))
+    fields = {"form_token": owned.owner.form_token("/branches/done?preview=yes"), "confirm": "done"}
+    assert owned.owner.post("/branches/done/merge", fields).headers["location"] == "/branches"
+    assert owned.owner.get("/branches/done").status_code == 404
+    assert "1 row " in owned.owner.read(f"/tables/{merged.table_id}")
 
 
 def test_retention_names_who_holds_the_horizon(owned: Owned) -> None:

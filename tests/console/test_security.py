@@ -257,6 +257,10 @@ def test_what_needs_rights_is_refused_without_them(shared: Shared) -> None:
     maintainer.log_in(shared.service.token("mia"))
     fields = {"form_token": maintainer.form_token("/"), "kind": "major"}
     assert maintainer.post(f"/tables/{shared.seen}/tasks", fields).status_code == 303
+    (cancel,) = re.findall(r'action="(/tasks/[0-9a-f-]+/cancel)"', maintainer.page("/services"))
+    assert shared.reader.post(cancel, fields | {"form_token": shared.reader.form_token("/")}).status_code == 403
+    assert maintainer.post(cancel, fields).status_code == 303
+    assert "No task waits or runs." in maintainer.read("/services")
 
 
 def test_rows_need_a_warehouse(shared: Shared) -> None:
