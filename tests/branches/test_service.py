@@ -50,6 +50,13 @@ def test_a_table_on_a_branch_has_the_rights_of_its_parents(guards: Guarded) -> N
     assert not stranger.call("CatalogService/GetBranch", name="rights").tables
     assert [one.name for one in reader.call("CatalogService/GetBranch", name="rights").tables] == ["shop.mine"]
     append(owner, fork.table_id, features=["forks"])
+    made = create(owner, "shop.made@rights")
+    owner.call("CatalogService/CreateBranch", request_id=new_uuid7(), name="below", parent="rights")
+    for caller in (reader, stranger):
+        assert caller.outcome("CatalogService/GetTable", name="shop.made@below") == "TABLE_UNKNOWN"
+    assert reader.call("CatalogService/GetTable", name="shop.mine@below").table.folder_id == table_id
+    owner.call("CatalogService/DropBranch", name="below")
+    owner.call("CatalogService/DropTable", table_id=made)
     assert merge(reader) == "ROLE_MISSING"
     assert reader.outcome("CatalogService/DropBranch", name="rights") == "ROLE_MISSING"
     assert reader.outcome("CatalogService/ExtendBranch", name="rights", keep_ms=10_000) == "ROLE_MISSING"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from metaservice.core.access import Role, grantee_of
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.branches import branch_of, off_branch
+from metaservice.core.table.branches import branch_of, off_branch, on_branch
 from metaservice.core.table.model import Operation
 from metaservice.rpc.auth.caller import ADMIN, MAINTAINER, READER, WRITER, Caller, namespace_of
 from metaservice.rpc.convert import wire
@@ -123,9 +123,10 @@ def _get_table(caller: Caller, request: Any) -> None:
     if request.table_id:
         caller.need_table(request.table_id, READER)
         return
-    table = caller.state.views.find_by_name(request.name)
-    if table is None and branch_of(request.name):  # it has the rights of the table that it begins as
-        table = caller.state.views.find_by_name(off_branch(request.name))
+    table, name = caller.state.views.find_by_name(request.name), request.name
+    while table is None and (branch := caller.state.branches.find(branch_of(name))) is not None:
+        name = on_branch(off_branch(name), branch.parent)  # it has the rights of the table that it begins as
+        table = caller.state.views.find_by_name(name)
     if table is not None and not caller.reads(table.meta.table_id):
         raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=request.name)
 
@@ -170,6 +171,11 @@ def _merge(caller: Caller, request: Any) -> None:
             caller.need_namespace(namespace_of(table.meta.name), WRITER)
         elif table.head > table.fork.version:
             caller.need_table(table.view().base_id, WRITER)
+
+
+def _sees_on_branch(caller: Caller, table: Any) -> bool:
+    """A table of a branch; one that was dropped there is gone for all who may read the parent's."""
+    return caller.reads(table.table_id) or bool(table.dropped and caller.reads(table.parent_table_id))
 
 
 def _clone(caller: Caller, request: Any) -> None:
@@ -357,7 +363,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_CATALOG}GetBranch": Right(
         "any identity: tables that it may not read are left out",
         _anyone,
-        lambda caller, answer: _keep(answer.tables, lambda one: caller.reads(one.table_id)),
+        lambda caller, answer: _keep(answer.tables, lambda table: _sees_on_branch(caller, table)),
     ),
     f"{_CATALOG}ExtendBranch": Right("one's own branch, or maintainer on the service", _branch),
     f"{_CATALOG}DropBranch": Right("one's own branch, or maintainer on the service", _branch),
