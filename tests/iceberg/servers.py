@@ -95,9 +95,13 @@ def served_folder(folder: Path, *options: str) -> Iterator[Server]:
         yield server
 
 
-def catalog_of(server: Server, form: int = 3, **properties: str) -> Any:
+def warehouse_of(form: int, branch: str = "") -> str:
+    return f"v{form}@{branch}" if branch else f"v{form}"
+
+
+def catalog_of(server: Server, form: int = 3, branch: str = "", **properties: str) -> Any:
     load = pytest.importorskip("pyiceberg.catalog", reason="pyiceberg is not installed").load_catalog
-    found = load("lake", type="rest", uri=server.url, warehouse=f"v{form}", **properties)
+    found = load("lake", type="rest", uri=server.url, warehouse=warehouse_of(form, branch), **properties)
     found._session.hooks["response"].append(check_answer)
     return found
 

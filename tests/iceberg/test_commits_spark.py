@@ -155,3 +155,22 @@ def test_spark_replaces_tables_as_select(lake: Lake, server: Server, tmp_path: P
 
 def ids_at(table: Table, version: int) -> list[int]:
     return sorted(table.to_arrow(version=version).column("id").to_pylist())
+
+
+@pytest.mark.parametrize("form", ["v2", "v3"])
+def test_spark_writes_on_a_branch(lake: Lake, server: Server, tmp_path: Path, form: str) -> None:
+    name = f"branch_{form}"
+    made = [one.format(name) for one in WRITES[:4]]
+    assert [one.get("error", "") for one in run_statements(server.url, tmp_path, form, made)] == [""] * len(made)
+    branch = lake.branch(name)
+    statements = [one.format(name) for one in (*WRITES[4:], *CHANGES, *READS, "SHOW TABLES IN lake.{0}")]
+    answers = run_statements(server.url, tmp_path, f"{form}@{name}", statements)
+    assert [one.get("error", "") for one in answers] == [""] * len(statements)
+    assert [one["rows"] for one in answers[-3:-1]] == [LEFT, [[11], [12]]]
+    assert sorted(row[1] for row in answers[-1]["rows"]) == ["a", "b"]
+    assert (ids(lake.table(f"{name}.a")), branch.tables(name)) == ([1, 2, 10, 11, 12], [f"{name}.a", f"{name}.b"])
+    merged = branch.merge()
+    assert [(one.name, one.fast_forward) for one in merged] == [(f"{name}.a", True), (f"{name}.b", True)]
+    first = lake.table(f"{name}.a").to_arrow().to_pylist()
+    assert sorted([row["id"], row["note"]] for row in first) == LEFT
+    assert ids(lake.table(f"{name}.b")) == [11, 12]

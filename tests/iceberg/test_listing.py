@@ -17,6 +17,7 @@ from worker.iceberg.rest.catalog import Catalog
 from worker.iceberg.rest.listing import LOOK_S, Listings
 from worker.iceberg.rest.problems import RestError
 from worker.iceberg.rest.tables import Showing, Tables
+from worker.iceberg.rest.warehouses import IcebergWarehouse
 
 Make = Callable[[Table, Path], None]
 
@@ -97,7 +98,7 @@ def catalog(lake: Lake, clock: Clock | None = None) -> Catalog:
     """A server's, which has loaded nothing."""
     clock = clock or Clock()
     tables = Tables(Showing(), clock)
-    return Catalog(lake, tables, Listings(tables, clock), 3, {})
+    return Catalog(lake, tables, Listings(tables, clock), IcebergWarehouse(3), {})
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,6 +54,18 @@ def catalog_with_keys(folder: Path) -> Iterator[tuple[Guarded, Server]]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Guarded, Server]]:
     with catalog_with_keys(tmp_path_factory.mktemp("keys")) as found:
         yield found
+
+
+def storage_of(given: Mapping[str, str]) -> fs.S3FileSystem:
+    """The bucket, as a client opens it that was given these keys."""
+    return fs.S3FileSystem(
+        access_key=given["s3.access-key-id"],
+        secret_key=given["s3.secret-access-key"],
+        session_token=given["s3.session-token"],
+        endpoint_override=given["s3.endpoint"].removeprefix("http://"),
+        scheme="http",
+        region=REGION,
+    )
 
 
 def rows_of(company: Guarded, name: str) -> list[int]:
@@ -109,15 +121,7 @@ def test_a_key_of_a_staged_table_opens_its_folder_and_nothing_else(place: tuple[
     assert (key["prefix"], same["prefix"]) == (f"{WAREHOUSE}/{table_id}", f"{WAREHOUSE}/{table_id}/_iceberg/rest")
     assert same["config"] == key["config"]
     assert key["config"].items() <= answer["config"].items()
-    given = key["config"]
-    files = fs.S3FileSystem(
-        access_key=given["s3.access-key-id"],
-        secret_key=given["s3.secret-access-key"],
-        session_token=given["s3.session-token"],
-        endpoint_override=given["s3.endpoint"].removeprefix("http://"),
-        scheme="http",
-        region=REGION,
-    )
+    files = storage_of(key["config"])
     folder = f"lake/files/{table_id}"
     for mine in (f"{folder}/{laketx.uuid7()}/0.parquet", f"{folder}/_iceberg/rest/metadata/m.avro"):
         files.open_output_stream(mine).close()
@@ -171,3 +175,39 @@ def test_spark_writes_with_the_keys_that_it_is_given(place: tuple[Guarded, Serve
     assert [one.get("error", "") for one in answers] == [""] * len(statements)
     assert [row[0] for row in answers[-1]["rows"]] == [1, 2, 3]
     assert (rows_of(company, "spark.a"), rows_of(company, "spark.b")) == ([1, 2, 3], [1, 2])
+
+
+def test_a_key_of_a_branch_opens_the_folder_of_the_table_and_nothing_else(place: tuple[Guarded, Server]) -> None:
+    company, server = place
+    company.owner.call("CatalogService/CreateNamespace", name="keys", request_id=laketx.uuid7())
+    company.grant("user:kim", "writer", namespace="keys")
+    token = company.token("kim")
+    table = catalog_of(server, 2, token=token, **HEADERS).create_table("keys.t", SCHEMA)
+    other = catalog_of(server, 2, token=token, **HEADERS).create_table("keys.other", SCHEMA)
+    table.append(numbers([1]))
+    company.owner.call("CatalogService/CreateBranch", request_id=laketx.uuid7(), name="keyed")
+    fork = catalog_of(server, 2, "keyed", token=token, **HEADERS).load_table("keys.t")
+    fork.append(numbers([2]))
+    with attached(server, 3, options=f"TOKEN '{token}'", branch="keyed") as duck:
+        duck.execute("INSERT INTO lake.keys.t VALUES (3, 'd')")
+        duck.execute("CREATE TABLE lake.keys.made AS SELECT 4::BIGINT AS id")
+        assert duck.execute("SELECT id FROM lake.keys.t ORDER BY id").fetchall() == [(1,), (2,), (3,)]
+    assert (rows_of(company, "keys.t"), rows_of(company, "keys.t@keyed")) == ([1], [1, 2, 3])
+    headers = {"X-Iceberg-Access-Delegation": "vended-credentials", "Authorization": f"Bearer {token}"}
+    answer = server.get("/v1/v3@keyed/namespaces/keys/tables/t", headers=headers).json()
+    key, same = answer["storage-credentials"]
+    root, fork_id = table.metadata.table_uuid, fork.metadata.table_uuid
+    assert key["prefix"] == f"{WAREHOUSE}/{root}"
+    assert same["prefix"] == f"{WAREHOUSE}/{root}/_iceberg/forks/{fork_id}/rest" == answer["metadata"]["location"]
+    files = storage_of(key["config"])
+    for mine in (f"lake/files/{root}/{laketx.uuid7()}/0.parquet", f"lake/files/{root}/_iceberg/forks/{fork_id}/m"):
+        files.open_output_stream(mine).close()
+    for strange in (f"lake/files/{other.metadata.table_uuid}/0.parquet", f"lake/files/{fork_id}/0.parquet"):
+        with pytest.raises(OSError, match="ACCESS_DENIED"):
+            files.open_output_stream(strange).close()
+    company.grant("user:rob", "reader", namespace="keys")
+    reads = headers | {"Authorization": f"Bearer {company.token('rob')}"}
+    given = server.get("/v1/v3@keyed/namespaces/keys/tables/t", headers=reads).json()["storage-credentials"][0]
+    with pytest.raises(OSError, match="ACCESS_DENIED"):
+        storage_of(given["config"]).open_output_stream(f"lake/files/{root}/{laketx.uuid7()}/0.parquet").close()
+    company.owner.call("CatalogService/DropBranch", name="keyed")

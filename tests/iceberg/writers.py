@@ -14,7 +14,7 @@ import pyarrow as pa
 from laketx import Table
 from tests.arrow.tables import texts
 from tests.iceberg.readers import load_extensions
-from tests.iceberg.servers import Server, catalog_of
+from tests.iceberg.servers import Server, catalog_of, warehouse_of
 
 Ducks = Mapping[int, duckdb.DuckDBPyConnection]  # by the format that they see tables in
 
@@ -35,13 +35,13 @@ class Request:
         return dict(found)
 
 
-def prepared(table: Any, change: Callable[[Any], None], form: int = 2) -> Request:
+def prepared(table: Any, change: Callable[[Any], None], form: int = 2, branch: str = "") -> Request:
     """What pyiceberg would send for the changes of a transaction: its files are written by then."""
     transaction = table.transaction()
     change(transaction)
     namespace, name = table.name()
     return Request(
-        f"/v1/v{form}/namespaces/{namespace}/tables/{name}",
+        f"/v1/{warehouse_of(form, branch)}/namespaces/{namespace}/tables/{name}",
         {
             "requirements": [json.loads(one.model_dump_json()) for one in transaction._requirements],
             "updates": [json.loads(one.model_dump_json()) for one in transaction._updates],
@@ -49,8 +49,8 @@ def prepared(table: Any, change: Callable[[Any], None], form: int = 2) -> Reques
     )
 
 
-def appended(table: Any, rows: Any, form: int = 2) -> Request:
-    return prepared(table, lambda transaction: transaction.append(rows), form)
+def appended(table: Any, rows: Any, form: int = 2, branch: str = "") -> Request:
+    return prepared(table, lambda transaction: transaction.append(rows), form, branch)
 
 
 def numbers(ids: list[int], **columns: list[Any]) -> Any:
@@ -62,13 +62,16 @@ SCHEMA: Final = numbers([0]).schema
 REBASED: Final = {"iceberg.append_rebase": "true"}  # properties of a table whose appends never try again
 
 
-def attached(server: Server, form: int = 3, *before: str, options: str = NO_TOKEN) -> duckdb.DuckDBPyConnection:
+def attached(
+    server: Server, form: int = 3, *before: str, options: str = NO_TOKEN, branch: str = ""
+) -> duckdb.DuckDBPyConnection:
     """DuckDB with the catalog as `lake`; `before`: statements that come first, such as a secret."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     load_extensions(connection)
     for statement in ("SET TimeZone = 'UTC'", *before):
         connection.execute(statement)
-    connection.execute(f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.checked_url}', {options})")
+    warehouse = warehouse_of(form, branch)
+    connection.execute(f"ATTACH '{warehouse}' AS lake (TYPE iceberg, ENDPOINT '{server.checked_url}', {options})")
     return connection
 
 

@@ -26,6 +26,7 @@ from worker.services.purge import Purge, Report
 HOUR_MS = 3_600_000
 GRACE_MS = HOUR_MS
 LEASE_MS = 1_000 * HOUR_MS
+SCHEMA = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
 INSERT, OVERWRITE, RESTORE = (
     common_pb2.OPERATION_INSERT,
     common_pb2.OPERATION_OVERWRITE,
@@ -78,7 +79,7 @@ class Warehouse:
         self._next_row += 3
         target = self.whole(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"id": rows}), target)
+        pq.write_table(pa.table({"id": rows}, schema=SCHEMA), target)
         self.rows[path] = rows
         size = target.stat().st_size
         return common_pb2.DataFile(path=path, rows=3, bytes=size, external=path.startswith("/"))

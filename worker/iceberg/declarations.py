@@ -59,8 +59,8 @@ def run_serve(session: Session, **options: object) -> object:
     laketx --folder lake iceberg serve
     laketx --server laketxs://meta:7070 iceberg serve --warehouse s3://bucket/lake --listen 0.0.0.0:8181 …
     Callers send a token of the service and have its rights; with --token-file they send that token and have the rights
-    of this process. A client's warehouse, v3 or v2, is the version of Iceberg's format. Any number of servers can run
-    side by side. docs/iceberg.md has an example for each engine.
+    of this process. A client's warehouse, v3 or v2, is the version of Iceberg's format; main@NAME is a branch of the
+    lake. Any number of servers can run side by side. docs/iceberg.md has an example for each engine.
     """
     return later("worker.iceberg.command", "run_serve", extra="iceberg")(session, **options)
 

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from metaservice.shared.fork_files import folder_of_fork
 from worker.base.errors import InputError
 from worker.connection.table_view import TableView
 from worker.iceberg.generated_files import GeneratedFiles
@@ -17,7 +18,7 @@ from worker.iceberg.metadata.facts import FORMATS, METADATA, MadeFile, TableFact
 from worker.iceberg.metadata.table_metadata import table_metadata
 from worker.iceberg.snapshots import Snapshots, view_at
 
-FOLDER: Final = "_iceberg"  # below the table's folder
+FOLDER: Final = "_iceberg"  # below the table's folder; a fork has its own
 HINT: Final = "version-hint.text"
 
 
@@ -38,7 +39,7 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
     """
     if form not in FORMATS:
         raise InputError("ICEBERG_FORMAT", f"Iceberg's format {form} is not written, but {FORMATS[0]} and {FORMATS[1]}")
-    folder = folder or f"{table.folder}/{FOLDER}"
+    folder = folder or f"{table.folder}/{folder_of_fork(table.table_id) if table.meta.folder_id else FOLDER}"
     tags = [one for one in table.client.list_tags(table.table_id) if one.version <= version]
     versions = sorted({version, *(one.version for one in tags)})
     pins = table.lake.pins.own_all(table.table_id, versions)

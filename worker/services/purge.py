@@ -3,7 +3,8 @@
     the purge list     paths that no kept snapshot holds: page by page, in parallel, each confirmed once it is gone
     ended folders      files of transactions that ended without a commit, after asking the service about each path
     dropped tables     files in their folders, when the service has no more records of them; also after asking
-    generated files    of the Iceberg catalog, by their age; kept deletion vectors that the newest version doesn't use
+    generated files    of the Iceberg catalog, by their age; kept deletion vectors that the newest version doesn't use;
+                       all that was generated of a fork, when the service has no more records of it
     staged tables      that an Iceberg client gave up: the service drops them, so their folders go as those do
 
 Nothing else is decided from a listing of storage or from the worker's clock. Files that any table names are kept, and
@@ -24,7 +25,8 @@ from typing import Final
 
 from pyarrow import fs
 
-from metaservice.client import LakeTXError, MetaClient, NotFoundError
+from metaservice.client import BlockedError, LakeTXError, MetaClient, NotFoundError
+from metaservice.shared import fork_files
 from protos.laketx.v1 import maintenance_pb2
 from worker.files import kept_vectors
 from worker.files.storage import crosses_link, is_local, pages, remove_empty_folders, storage, walk
@@ -101,9 +103,10 @@ class Purge:
             for each in [table_id] if table_id else self._client.list_purgeable_tables():
                 self._purge_table(pool, each)
             self._sweep(pool, table_id)
-            generated = [table_id] if table_id else [one.table_id for one in self._client.list_tables()]
+            generated = [table_id] if table_id else self._folders()
             self._sweep_found(pool, generated, self._aged)
             self._sweep_found(pool, generated, self._unused_vectors)
+            self._sweep_forks(pool, generated)
         return self.report
 
     # -- the purge list ------------------------------------------------------------------------------------------------
@@ -262,16 +265,39 @@ class Purge:
     ) -> None:
         """Deletes files that can be made again: what is still needed is made anew."""
         for table_id, paths in zip(table_ids, pool.map(find, table_ids), strict=True):
-            if self._dry_run:
-                self.report.swept += len(paths)
-                for path in paths:
-                    self._say("sweep", f"{table_id}/{path}")
-            elif paths:
-                self._delete(pool, table_id, paths, "sweep")
+            self._sweep_made(pool, table_id, paths)
+
+    def _sweep_made(self, pool: ThreadPoolExecutor, table_id: str, paths: Sequence[str]) -> None:
+        if self._dry_run:
+            self.report.swept += len(paths)
+            for path in paths:
+                self._say("sweep", f"{table_id}/{path}")
+        elif paths:
+            self._delete(pool, table_id, paths, "sweep")
+
+    def _folders(self) -> list[str]:
+        """The tables in whose folders files of tables lie. That of a clone may have been dropped."""
+        return list(dict.fromkeys(one.folder_id or one.table_id for one in self._client.list_tables()))
 
     def _aged(self, table_id: str) -> list[str]:
         """What the Iceberg catalog generated long ago."""
-        return self._older_files(table_id, generated_files.FOLDER)
+        of_forks = self._older_files(table_id, fork_files.FOLDER)
+        marked = f"/{generated_files.REST}/"
+        return self._older_files(table_id, generated_files.FOLDER) + [path for path in of_forks if marked in path]
+
+    def _sweep_forks(self, pool: ThreadPoolExecutor, table_ids: Sequence[str]) -> None:
+        """What was generated of forks that are gone. The service knows which are not."""
+        for table_id in table_ids:
+            forks: set[str] = set()
+            for paths in pages(self._list(table_id, fork_files.FOLDER), SWEPT_AT_ONCE):
+                needed = {*self._client.check_paths(table_id, paths).needed}
+                gone = [path for path in paths if path not in needed and fork_files.fork_of(path)]
+                forks |= set(map(fork_files.fork_of, gone))
+                self._sweep_made(pool, table_id, gone)
+            for fork_id in forks if not self._dry_run else ():
+                with suppress(OSError):
+                    folder = fork_files.folder_of_fork(fork_id)
+                    remove_empty_folders(self._files, f"{self._root}/{table_id}/{folder}")
 
     def _unused_vectors(self, table_id: str) -> list[str]:
         """Deletion vectors that were kept long ago, and that the newest version doesn't use."""
@@ -281,7 +307,7 @@ class Purge:
         try:
             table = self._client.get_table(table_id=table_id)
             used = kept_vectors.names_of(table, self._client.list_files(table_id))
-        except NotFoundError:  # the table was dropped meanwhile: its folder goes as a whole
+        except (NotFoundError, BlockedError):  # the table was dropped: its folder goes as a whole
             return []
         return [path for path in old if PurePosixPath(path).stem not in used]
 

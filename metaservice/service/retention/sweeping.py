@@ -7,6 +7,7 @@ deleted, the worker asks about its path. A path is needed if
     an entry of the table's index names it, live or past, or an external entry of any table
     it was staged by a transaction that is open or adoptable, or was adopted by such a transaction
     its transaction ended a short while ago, or is unknown and could still begin (one-call appends stage first)
+    it was generated of a fork that has records, in the fork's own folder
 
 Clients of the Iceberg catalog may write the files of several commits into one folder. So the folders of their
 transactions are named even if those committed: what no commit took of them is dead.
@@ -29,6 +30,7 @@ from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.service.retention.purge import check_purge
+from metaservice.shared.fork_files import fork_of
 from metaservice.store import keys
 from metaservice.store.external_files import find_named
 from metaservice.store.port import StoreCursor, prefix_end
@@ -139,7 +141,9 @@ class Sweeping:
         cursor = self._decider.state.store.cursor()  # after it: what was open a moment ago is held, or in the index
         left = set(paths) - held
         family = self._decider.state.family_of(raw)
-        needed = held.union(_indexed(cursor, family, left), find_named(cursor, raw, left))
+        forks = set(map(keys.uuid_text, family))
+        generated = {path for path in left if fork_of(path) in forks}
+        needed = held.union(generated, _indexed(cursor, family, left), find_named(cursor, raw, left))
         listed = [path for path in left - needed if cursor.get(keys.purgeable_key(raw, path)) is not None]
         return sorted(needed), sorted(listed)
 

@@ -14,6 +14,8 @@ CONFLICTS = ("tests/branches/test_conflicts.py",)
 SIMULATION = ("tests/simulation/test_simulation.py",)
 CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 IN_SPARK = ("tests/spark/test_branches.py",)
+ICEBERG = ("tests/iceberg/test_branches.py",)
+ICEBERG_FILES = ("tests/iceberg/test_branch_files.py",)
 
 BUGS: Final = (
     Bug(
@@ -147,5 +149,29 @@ BUGS: Final = (
             ("    looks.keep(whole, newest);\n", "    looks.keep(ident, newest);\n"),
         ),
         IN_SPARK,
+    ),
+    Bug(
+        "what the Iceberg catalog generated of living forks is swept",
+        SERVICE + "retention/sweeping.py",
+        (("{path for path in left if fork_of(path) in forks}", "set[str]()"),),
+        ICEBERG_FILES,
+    ),
+    Bug(
+        "what the Iceberg catalog generates of a fork lies among the files of its root",
+        "worker/services/generated_files.py",
+        (("if meta.folder_id else FOLDER", "if not meta.folder_id else FOLDER"),),
+        ICEBERG_FILES,
+    ),
+    Bug(
+        "Iceberg's clients on a branch see and write main",
+        "worker/iceberg/rest/warehouses.py",
+        (('return f"{name}{AT}{self.branch}" if self.branch else name', "return name"),),
+        ICEBERG,
+    ),
+    Bug(
+        "a stranger sees tables that were made on the parent of a branch",
+        "metaservice/rpc/auth/rights.py",
+        (("        name = on_branch(off_branch(name), branch.parent)", "        name = off_branch(name)"),),
+        OF_SERVICE,
     ),
 )

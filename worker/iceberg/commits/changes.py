@@ -28,7 +28,7 @@ from worker.iceberg.commits.places import Places
 from worker.iceberg.deleted_rows import row_ids_at
 from worker.iceberg.locations import uri_of
 from worker.iceberg.metadata.facts import ShownFile
-from worker.services.generated_files import FOLDER
+from worker.services.generated_files import folder_of
 
 Hidden = Sequence[tuple[common_pb2.DataFile, BitMap64]]  # files, and the ids of their rows that go
 AGAIN: Final = "load the table and make the change again"
@@ -82,7 +82,7 @@ def hidden_rows(table: TableView, places: Places, changes: Changes, shown: Seque
                 "ICEBERG_FILE", f"{uri} has {one.file.rows} rows, and its row {positions.max()} is deleted"
             )
         if more := positions - one.hidden:
-            hidden.append((_touched(places, one), row_ids_at(_path(table, places, one), one.file, more)))
+            hidden.append((_touched(table, places, one), row_ids_at(_path(table, places, one), one.file, more)))
     for uri in changes.unhides - changes.removed:
         if uri in known and known[uri].hidden - found.get(uri, BitMap64()):
             raise InputError("ICEBERG_FILE", f"the snapshot shows rows of {uri} again that were deleted")
@@ -152,9 +152,9 @@ def _path(table: TableView, places: Places, one: ShownFile) -> str:
     return table.path(one.file.path) if one.file.external else f"{table.folder}/{places.inside(one.path)}"
 
 
-def _touched(places: Places, one: ShownFile) -> common_pb2.DataFile:
+def _touched(table: TableView, places: Places, one: ShownFile) -> common_pb2.DataFile:
     """The file; of one that was written for inlined rows, which no commit has, the partition alone."""
-    if one.file.external or not places.inside(one.path).startswith(f"{FOLDER}/"):
+    if one.file.external or not places.inside(one.path).startswith(f"{folder_of(table.meta)}/"):
         return one.file
     return common_pb2.DataFile(partition=one.file.partition)
 

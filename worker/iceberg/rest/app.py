@@ -31,7 +31,7 @@ from worker.iceberg.rest.answers import (
     table_of,
 )
 from worker.iceberg.rest.bodies import Bodies
-from worker.iceberg.rest.catalog import FORMATS, Catalog, namespace_of, page_of
+from worker.iceberg.rest.catalog import Catalog, namespace_of, page_of
 from worker.iceberg.rest.listing import Listings
 from worker.iceberg.rest.plan_routes import PLANNING, PlanRoutes
 from worker.iceberg.rest.plans import Plans
@@ -39,10 +39,10 @@ from worker.iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_o
 from worker.iceberg.rest.shapes import METRICS
 from worker.iceberg.rest.tables import Tables
 from worker.iceberg.rest.view_routes import OF_VIEWS
+from worker.iceberg.rest.warehouses import DEFAULT, IcebergWarehouse
 from worker.iceberg.rest.write_routes import WRITES
 from worker.web.callers import Callers
 
-DEFAULT: Final = "v3"
 NEWCOMERS_MAX: Final = 8  # callers for whom MetaService is asked at one time; known ones don't wait for them
 
 _log = logging.getLogger("laketx.iceberg")
@@ -71,10 +71,10 @@ def build_app(
                 return failed(request, error)
 
         def work(lake: Connection, request: Request) -> Response:
-            form = FORMATS.get(request.path_params.get("prefix", DEFAULT))
-            if form is None:
-                raise RestError(400, "BadRequestException", "paths begin with /v1/v3 or /v1/v2")
-            return answer(Catalog(lake, tables, listings, form, config), request)
+            warehouse = IcebergWarehouse.of(request.path_params.get("prefix", DEFAULT))
+            if warehouse is None:
+                raise RestError(400, "BadRequestException", "paths begin with /v1/v3 or /v1/v2, or /v1/v3@BRANCH")
+            return answer(Catalog(lake, tables, listings, warehouse, config), request)
 
         return run
 
@@ -113,13 +113,17 @@ ENDPOINTS: Final = [
 # -- answers
 
 
-def get_config(_catalog: Catalog, request: Request) -> Response:
-    warehouse = request.query_params.get("warehouse", "") or DEFAULT
-    if warehouse not in FORMATS:
+def get_config(catalog: Catalog, request: Request) -> Response:
+    name = request.query_params.get("warehouse", "") or DEFAULT
+    warehouse = IcebergWarehouse.of(name)
+    if warehouse is None:
         raise RestError(
-            400, "BadRequestException", f"there is no warehouse {warehouse}, but v3 and v2: formats of Iceberg"
+            400,
+            "BadRequestException",
+            f"there is no warehouse {name}, but v3 and v2: formats of Iceberg; main is v3, and v3@NAME is a branch",
         )
-    return as_json({"defaults": {}, "overrides": {"prefix": warehouse}, "endpoints": ENDPOINTS})
+    prefix = catalog.of(warehouse).check_branch().prefix
+    return as_json({"defaults": {}, "overrides": {"prefix": prefix}, "endpoints": ENDPOINTS})
 
 
 def list_namespaces(catalog: Catalog, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The catalog's answers, without HTTP: namespaces, tables, views and credentials of one caller."""
+"""The catalog's answers, without HTTP: namespaces, tables, views and credentials of one caller in one warehouse."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from worker.connection.table_view import TableView
 from worker.iceberg.commits.properties import PREFIX
 from worker.iceberg.locations import location_of
 from worker.iceberg.metadata.facts import ShownFile
+from worker.iceberg.rest.branch_tables import BranchTables, ByName, by_name
 from worker.iceberg.rest.listing import Listings
-from worker.iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, THINGS, RestError, problem_of
+from worker.iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, NO_WAREHOUSE, THINGS, RestError, problem_of
 from worker.iceberg.rest.tables import Loaded, Tables
-from worker.services.generated_files import FOLDER
+from worker.iceberg.rest.warehouses import AT, IcebergWarehouse
+from worker.services.generated_files import FOLDER, folder_of
 
 NO_NAMESPACE_NAME: Final = "default"  # shows the tables that are in no namespace
-FORMATS: Final[Mapping[str, int]] = {"v3": 3, "v2": 2}  # by the prefix of paths
 SEPARATOR: Final = "\x1f"
 PAGE_MAX: Final = 1_000
 RETIRED_MAX: Final = 3  # tries
@@ -36,20 +37,41 @@ class Page:
 
 
 class Catalog:
-    """What one caller sees, in one format."""
+    """What one caller sees, in one warehouse."""
 
     def __init__(
-        self, lake: Connection, tables: Tables, listings: Listings, form: int, config: Mapping[str, str]
+        self,
+        lake: Connection,
+        tables: Tables,
+        listings: Listings,
+        warehouse: IcebergWarehouse,
+        config: Mapping[str, str],
     ) -> None:
         self.lake = self._lake = lake
-        self.form = self._form = form
+        self.warehouse = warehouse
+        self.form = warehouse.form
         self._tables = tables
         self._listings = listings
         self._config = config
 
+    def of(self, warehouse: IcebergWarehouse) -> Catalog:
+        """Return the caller's catalog of another warehouse."""
+        return Catalog(self._lake, self._tables, self._listings, warehouse, self._config)
+
+    def check_branch(self) -> IcebergWarehouse:
+        """Raise an error where the warehouse's branch is not there. Returns the warehouse as the branch is written."""
+        if not self.warehouse.branch:
+            return self.warehouse
+        try:
+            found = self._lake.client.get_branch(self.warehouse.branch)
+        except MetaServiceError as error:
+            raise problem_of(error, NO_WAREHOUSE) from error
+        return IcebergWarehouse(self.form, found.branch.name)
+
     # -- namespaces
 
     def namespaces(self) -> list[str]:
+        self.check_branch()
         found = {one.name for one in self._lake.client.list_namespaces()}
         return sorted(found | {NO_NAMESPACE_NAME})
 
@@ -68,8 +90,27 @@ class Catalog:
     def tables(self, namespace: str) -> list[str]:
         """The names of tables that can be shown."""
         self.namespace(namespace)
-        shown = self._listings.can_be_shown(self._lake, list(self._metas(namespace)), self._form)
-        return sorted({last_part(one.name) for one in shown})
+        listed = list(self._metas(namespace))
+        if self.warehouse.branch:
+            return self._tables_on_branch(namespace, by_name(listed))
+        return sorted({last_part(one.name) for one in self._shown(listed)})
+
+    def _tables_on_branch(self, namespace: str, in_main: ByName) -> list[str]:
+        try:
+            found = BranchTables(self._lake.client, in_main).of(self.warehouse.branch)
+        except NotFoundError as error:
+            raise problem_of(error, NO_NAMESPACE) from error
+        listed = {one.table_id: name for name, one in found.items() if is_in(name, namespace)}
+        shown = {listed[one.table_id] for one in self._shown([one for one in found.values() if one.table_id in listed])}
+        for name in listed.values():
+            if name not in shown:  # what the lake has by now says nothing of what the branch has
+                with suppress(NotFoundError):
+                    own = self._lake.client.get_table(self.warehouse.named(name))
+                    shown |= {name for _ in self._shown([own])}
+        return sorted(map(last_part, shown))
+
+    def _shown(self, listed: Sequence[catalog_pb2.Table]) -> Sequence[catalog_pb2.Table]:
+        return self._listings.can_be_shown(self._lake, listed, self.form)
 
     def _metas(self, namespace: str) -> Iterator[catalog_pb2.Table]:
         if namespace == NO_NAMESPACE_NAME:
@@ -80,10 +121,8 @@ class Catalog:
 
     def view(self, namespace: str, name: str) -> TableView:
         """The table as it is now."""
-        found = first_of(self._lake.client.get_table, namespace, name, NO_TABLE)
-        if found.folder_id:  # its metadata would lie among that of another table
-            raise RestError(404, NO_TABLE, f"{name} is a clone or a table on a branch, which Iceberg clients don't see")
-        return TableView(self._lake, found)
+        client, named = self._lake.client, self.warehouse.named
+        return TableView(self._lake, first_of(lambda whole: client.get_table(named(whole)), namespace, name, NO_TABLE))
 
     def load(self, namespace: str, name: str) -> tuple[TableView, Loaded]:
         for _ in range(RETIRED_MAX - 1):
@@ -112,11 +151,12 @@ class Catalog:
 
         They can write if the caller may write the table.
         """
-        return _shown(self._key(table.table_id, write=True) or self._key(table.table_id, write=False))
+        key = self._key(table.table_id, write=True) or self._key(table.table_id, write=False)
+        return _shown(key, folder_of(table.meta))
 
     def new_credentials(self, table_id: str, name: str) -> list[dict[str, Any]]:
         """Keys for the files of a table that the caller will make."""
-        return _shown(self._key(table_id, write=True, new_table=name))
+        return _shown(self._key(table_id, write=True, new_table=name), FOLDER)
 
     def _key(
         self, table_id: str, *, write: bool, new_table: str = ""
@@ -127,8 +167,8 @@ class Catalog:
             return None
 
 
-def _shown(key: access_pb2.GetStorageCredentialsResponse | None) -> list[dict[str, Any]]:
-    """The key for the table's folder, and once more for the part with the metadata.
+def _shown(key: access_pb2.GetStorageCredentialsResponse | None, made: str) -> list[dict[str, Any]]:
+    """The key for the table's folder, and once more for the part with the metadata, the folder `made`.
 
     DuckDB takes a single key to be for the table's location, where the metadata lies: then it has none for data.
     """
@@ -143,7 +183,7 @@ def _shown(key: access_pb2.GetStorageCredentialsResponse | None) -> list[dict[st
         "client.region": key.region,
     }
     folder, given = location_of(key.location), {name: text for name, text in config.items() if text}
-    return [{"prefix": one, "config": given} for one in (folder, f"{folder}/{FOLDER}")]
+    return [{"prefix": one, "config": given} for one in (folder, f"{folder}/{made}")]
 
 
 def namespace_of(text: str, missing: str = NO_NAMESPACE) -> str:
@@ -157,7 +197,7 @@ def namespace_of(text: str, missing: str = NO_NAMESPACE) -> str:
 def first_of(look_up: Callable[[str], T], namespace: str, name: str, missing: str) -> T:
     """What has the name; in the namespace `default` also what is in none."""
     said = f"{THINGS[missing]} does not exist: {namespace}.{name}"
-    if "." in name:
+    if "." in name or AT in name or AT in namespace:  # the warehouse says the branch, and nothing else does
         raise RestError(404, missing, said)
     if namespace == NO_NAMESPACE_NAME:
         with suppress(NotFoundError):
@@ -172,6 +212,8 @@ def first_of(look_up: Callable[[str], T], namespace: str, name: str, missing: st
 
 def absent(error: MetaServiceError, missing: str, said: str) -> RestError:
     """What a look-up by name ended with. A name that nothing can have is one that nothing has."""
+    if error.reason == "BRANCH_UNKNOWN":
+        return RestError(404, missing, str(error))
     if isinstance(error, NotFoundError) or error.reason == "NAME_INVALID":
         return RestError(404, missing, said)
     return problem_of(error, missing)

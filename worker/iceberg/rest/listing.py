@@ -43,8 +43,6 @@ class Listings:
             location_of(f"{lake.warehouse}/{meta.table_id}")
         except InputError:
             return False
-        if meta.folder_id:
-            return False
         version, is_shown = self._tables.verdict(meta.table_id)
         if version < meta.head_version and self._now_s() < until_s:
             with suppress(MetaServiceError):  # such as a table that is dropped by then: loading it says so

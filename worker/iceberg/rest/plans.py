@@ -25,7 +25,7 @@ from worker.iceberg.rest.problems import RestError
 from worker.iceberg.rest.tables import REPINNED_BELOW, pin
 from worker.iceberg.scans import Scans
 from worker.iceberg.snapshots import Schemas, schema_at
-from worker.services.generated_files import FOLDER, RENEW_S
+from worker.services.generated_files import RENEW_S, folder_of
 
 FILES_A_PAGE: Final = 2_000
 PLANS_KEPT: Final = 2  # of a table, that have more than one page
@@ -141,7 +141,7 @@ class Plans:
         with self._lock:
             found = self._places.pop(table.table_id, None)
             if found is None or now - found.made_s > RENEW_S:
-                folder = f"{table.folder}/{FOLDER}"
+                folder = f"{table.folder}/{folder_of(table.meta)}"
                 files = GeneratedFiles(folder)
                 found = _Place(now, Scans(location_of(folder).rstrip("/"), files.put_once), files)
             self._places[table.table_id] = found

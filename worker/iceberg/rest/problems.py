@@ -13,6 +13,7 @@ from worker.web.callers import CallerRefusedError
 NO_TABLE: Final = "NoSuchTableException"
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
 NO_VIEW: Final = "NoSuchViewException"
+NO_WAREHOUSE: Final = "NoSuchWarehouseException"
 NO_PLAN: Final = "NoSuchPlanIdException"
 NO_TASK: Final = "NoSuchPlanTaskException"
 KINDS: Final[Mapping[ErrorKind, tuple[int, str]]] = {

@@ -23,7 +23,7 @@ from worker.iceberg.locations import location_of
 from worker.iceberg.metadata.facts import METADATA, MadeFile, MadeSnapshot, ShownFile, TableFacts
 from worker.iceberg.metadata.table_metadata import table_metadata
 from worker.iceberg.snapshots import Snapshots
-from worker.services.generated_files import FOLDER, RENEW_S
+from worker.services.generated_files import RENEW_S, folder_of
 
 TABLES_MAX: Final = 200
 VERDICTS_MAX: Final = 100_000
@@ -134,7 +134,7 @@ class Tables:
         with self._lock:
             found = self._memories.pop(table.table_id, None)
             if found is None or now - found.made_s > RENEW_S:
-                folder = f"{table.folder}/{FOLDER}"
+                folder = f"{table.folder}/{folder_of(table.meta)}"
                 files = GeneratedFiles(folder)
                 location = location_of(folder).rstrip("/")
                 found = _Memory(now, files, location)

@@ -40,11 +40,13 @@ class Views:
         return self._shown(self.find(namespace, name))
 
     def create(self, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._catalog.warehouse.check_main("to create a view")
         whole = Writes(self._catalog).free_name(namespace, name)
         wanted = new_view(whole, body, NO_NAMESPACE_NAME)
         return self._shown(_about_views(lambda: self._client.put_view(wanted)))
 
     def replace(self, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._catalog.warehouse.check_main("to replace a view")
         now = self.find(namespace, name)
         try:
             wanted = replaced_view(now, body, NO_NAMESPACE_NAME)
@@ -53,6 +55,7 @@ class Views:
         return self._shown(_about_views(lambda: self._client.put_view(wanted, or_replace=True, must_exist=True)))
 
     def rename(self, source: tuple[str, str], target: tuple[str, str]) -> None:
+        self._catalog.warehouse.check_main("to rename a view")
         found, name = self.find(*source), Writes(self._catalog).free_name(*target)
         try:
             self._client.rename_view(found.name, name)
@@ -60,6 +63,7 @@ class Views:
             raise cannot_rename(error, ".".join(source), ".".join(target), NO_VIEW) from error
 
     def drop(self, namespace: str, name: str) -> None:
+        self._catalog.warehouse.check_main("to drop a view")
         found = self.find(namespace, name)
         self._client.drop_view(found.name)
 

@@ -19,6 +19,7 @@ from metaservice.client import (
     UnavailableError,
     uuid7,
 )
+from metaservice.shared.fork_files import FOLDER as FORKS
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.connection.table_view import TableView
@@ -54,9 +55,10 @@ from worker.iceberg.metadata.partitions import FIRST_PARTITION_ID
 from worker.iceberg.metadata.schemas import iceberg_schema, last_column_id
 from worker.iceberg.metadata.table_metadata import empty_metadata
 from worker.iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, no_namespace
-from worker.iceberg.rest.problems import NO_TABLE, RestError, cannot_rename, problem_of, taken
+from worker.iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, RestError, cannot_rename, problem_of, taken
 from worker.iceberg.rest.tables import Loaded, StagedTable, data_path
-from worker.services.generated_files import FOLDER
+from worker.iceberg.rest.warehouses import AT
+from worker.services.generated_files import FOLDER, REST, folder_of
 from worker.services.staged_tables import StagedTables
 
 COMMIT_FAILED: Final = "CommitFailedException"
@@ -65,7 +67,8 @@ NOT_A_NAMESPACE: Final = "the namespace default shows the tables that are in non
 OWN_PLACE: Final = "a table lies in a folder of the warehouse that it gets: leave out the location"
 Answer = TypeVar("Answer")
 _log = logging.getLogger("laketx.iceberg")
-PLACE: Final = rf"/([0-9a-f-]{{36}})/{FOLDER}/{METADATA}/([0-9]+)-[0-9a-f]+\.metadata\.json"  # id, sequence number
+ID: Final = "([0-9a-f-]{36})"
+PLACE: Final = rf"/{ID}/(?:{FOLDER}|{FORKS}/{ID}/{REST})/{METADATA}/([0-9]+)-[0-9a-f]+\.metadata\.json"
 ELSEWHERE: Final = (
     "a table is registered here by the metadata that this catalog showed last of it before it was dropped: "
     "`laketx import iceberg` takes in other tables with their files"
@@ -83,11 +86,15 @@ class Writes:
     # -- namespaces
 
     def create_namespace(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
+        if self._catalog.warehouse.branch and name in self._catalog.namespaces():
+            raise taken("Namespace", name, NO_NAMESPACE)
+        self._catalog.warehouse.check_main("to create a namespace")
         kept = {f"{PREFIX}{one}": value for one, value in properties.items()}
         self._client.create_namespace(name, properties=kept)
         return self._catalog.namespace(name)
 
     def alter_namespace(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> dict[str, list[str]]:
+        self._catalog.warehouse.check_main("to change a namespace")
         if both := sorted(set(updates) & set(removals)):
             raise RestError(422, "UnprocessableEntityException", f"{both[0]} is both set and removed: choose one")
         try:
@@ -105,6 +112,7 @@ class Writes:
         return {"updated": list(updates), "removed": removed, "missing": missing}
 
     def drop_namespace(self, name: str) -> None:
+        self._catalog.warehouse.check_main("to drop a namespace")
         self._catalog.namespace(name)
         try:
             self._client.drop_namespace(name)
@@ -157,13 +165,16 @@ class Writes:
         """The name of a new table. Those in the namespace `default` are in none, unless there is one of that name."""
         if "." in name:
             raise InputError("ICEBERG_WRITE", f"the name {name} has a dot, which separates a table from its namespace")
+        if AT in name:
+            raise InputError("ICEBERG_WRITE", f"the name {name} names a branch: use the warehouse of that branch")
         self._catalog.namespace(namespace)
+        named = self._catalog.warehouse.named
         if namespace != NO_NAMESPACE_NAME:
-            return f"{namespace}.{name}"
+            return named(f"{namespace}.{name}")
         try:
-            return f"{self._client.get_namespace(namespace).name}.{name}"
+            return named(f"{self._client.get_namespace(namespace).name}.{name}")
         except NotFoundError:
-            return name
+            return named(name)
 
     # -- commits
 
@@ -347,7 +358,7 @@ class Writes:
             )
         if (wanted.specs or wanted.orders) and not wanted.replaces:
             raise refused("the partition spec and the sort order of a table can't be changed")
-        place = location_of(f"{self._lake.warehouse}/{meta.table_id}/{FOLDER}").rstrip("/")
+        place = location_of(f"{self._lake.warehouse}/{meta.folder_id or meta.table_id}/{folder_of(meta)}").rstrip("/")
         is_elsewhere = bool(wanted.location) and uri_of(wanted.location) != place
         if wanted.table_id not in ("", meta.table_id) or is_elsewhere:
             raise refused("the id and the place of a table can't be changed")
@@ -380,6 +391,7 @@ def known_outcome(work: Callable[[], Answer]) -> Answer:
 
 def register(catalog: Catalog, namespace: str, name: str, place: str) -> None:
     """Brings back the dropped table whose metadata this is, under the name that it had."""
+    catalog.warehouse.check_main("to register a table")
     client, whole = catalog.lake.client, Writes(catalog).free_name(namespace, name)
     for thing, look_up in (("Table", client.get_table), ("View", client.get_view)):
         try:
@@ -390,7 +402,7 @@ def register(catalog: Catalog, namespace: str, name: str, place: str) -> None:
     found = re.fullmatch(re.escape(location_of(catalog.lake.warehouse)) + PLACE, uri_of(place))
     if found is None:
         raise refused(ELSEWHERE)
-    table_id, sequence = found[1], int(found[2])
+    table_id, sequence = found[2] or found[1], int(found[3])  # a clone's lies in the folder of another table
     dropped = next((one for one in client.find_dropped_tables(whole) if one.table_id == table_id), None)
     if dropped is None:
         raise refused(f"no table that was dropped as {whole} has that metadata; a table comes back under its own name")
