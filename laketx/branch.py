@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from laketx.merge_checks import CheckedLake, run_query
 from laketx.table import Table
 from metaservice.client import LakeTXError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.values import moment_of
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 AT = "@"
-Check = Callable[["Branch"], bool]
+MAIN = "main"
+Check = Callable[["Branch"], bool] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class MergeRefusedError(LakeTXError):
         self.tables = list(tables)
 
 
-class TablesByName(Protocol):
+class TablesByName(CheckedLake, Protocol):
     """The lake of a branch."""
 
     @property
@@ -71,7 +76,7 @@ class Branch:
 
         with lake.branch("etl") as branch:
             branch.table("shop.orders").append(rows)
-            branch.merge(checks=[lambda b: b.table("shop.orders").to_arrow().num_rows > 0])
+            branch.merge(checks=["SELECT count(*) > 0 FROM shop.orders"])
 
     A branch that isn't merged stays until it is dropped or its time is over, also after the `with` block.
     """
@@ -148,21 +153,28 @@ class Branch:
     ) -> list[MergedTable]:
         """Commits to the parent what was committed on the branch: in one transaction over all tables, or not at all.
 
-            branch.merge(checks=[lambda b: b.table("shop.orders").to_arrow().num_rows > 0])
+            branch.merge(checks=["SELECT count(*) = 0 FROM shop.orders WHERE amount < 0"])
 
         A table that the parent did not change gets the branch's commits as they are. For another one each commit is
         judged against the parent's commits since, by the rules of the table's profile. No row is read or written.
 
-        Each check gets the branch and must return True. The branch ends with the merge; with `keep` it stays, and
-        leaves its parent anew. `dry_run` returns what a merge would do, with conflicts, and changes nothing. A merge is
-        done once for a `txn_id`: the same again says what was committed.
+        A check is a query that must answer true, alone; its tables are the branch's. Spark runs it if the lake uses it,
+        otherwise DuckDB does, over whole tables in memory. Or it is a function that gets the branch and must return
+        True. Then the checks of the tables' property `merge.checks` run. The branch ends with the merge; with `keep` it
+        stays, and leaves its parent anew. `dry_run` returns what a merge would do, with conflicts, and changes nothing.
+        A merge is done once for a `txn_id`: the same again says what was committed.
 
         Raises MergeRefusedError, which has the first conflict of every table, or the check that did not hold.
         """
         for number, check in enumerate(checks, start=1):
-            if not check(self):
-                raise MergeRefusedError(f"check {number} of {len(checks)} does not hold on the branch {self.name}")
-        answer = self._lake.client.merge_branch(self.name, keep=keep, validate_only=dry_run, txn_id=txn_id)
+            self.check(check, f"check {number} of {len(checks)}")
+        answer = self._lake.client.merge_checked_branch(
+            self.name,
+            lambda query, table: self.check(query, f"a check of the table {table}"),
+            keep=keep,
+            validate_only=dry_run,
+            txn_id=txn_id,
+        )
         tables = [MergedTable.of(table) for table in answer.tables]
         if not answer.merged and not dry_run:
             lost = "; ".join(f"{table.name}: {table.conflict}" for table in tables if table.reason)
@@ -170,6 +182,23 @@ class Branch:
         if keep and not dry_run:
             self._meta = self._lake.client.get_branch(self.name).branch
         return tables
+
+    def check(self, check: Check, named: str = "the check") -> None:
+        """Raises MergeRefusedError if a check does not hold on the branch; see `merge`."""
+        if isinstance(check, str):
+            result = run_query(self._lake, self.name, check, self.rows)
+            holds, detail = result.holds, f": {check} answered {result.answer}"
+        else:
+            holds, detail = check(self), ""
+        if not holds:
+            raise MergeRefusedError(f"{named} does not hold on the branch {self.name}{detail}")
+
+    def rows(self, name: str) -> pa.Table:
+        """Returns the rows of a table of the branch, or of what the name says: another branch, or `@main`."""
+        plain, _, branch = name.partition(AT)
+        if not branch:
+            return self.table(plain).to_arrow()
+        return self._lake.table(plain if branch.lower() == MAIN else name).to_arrow()
 
     def extend(self, keep: timedelta) -> None:
         """Sets how long from now the branch lives."""

@@ -62,13 +62,16 @@ OF_TABLES: Final[Calls] = (
         "`laketx table alter` in a terminal, with `--add-feature` or `--remove-feature`",
         delta="addFeatureSupport dropFeatureSupport",
     ),
-    ForeignCall('`table.tag("month-end", version=12)`; there are no branches', iceberg="manage_snapshots refs"),
+    ForeignCall(
+        '`table.tag("month-end", version=12)`, and `lake.branch("etl")` for a branch of all tables',
+        iceberg="manage_snapshots refs",
+    ),
     ForeignCall('`table.merge(df, on="id")`, whose sides are named `target` and `source`', delta="alias"),
     ForeignCall("`table.export(path)`, or the Iceberg catalog for other engines", delta="generate"),
     ForeignCall("`lake.import_parquet(path, name)`", iceberg="add_files"),
     ForeignCall(
-        "`lake.create_table(name, table.schema)`, then `insert(table.read())` there",
-        delta="clone cloneAtVersion cloneAtTimestamp",
+        '`table.clone("test.orders", version=12)`, which copies nothing',
+        delta="cloneAtVersion cloneAtTimestamp",
     ),
 )
 OF_LAKES: Final[Calls] = (

@@ -292,11 +292,7 @@ class Lake(KnowsForeignCalls, Connection):
 
         Raises NotFoundError for an unknown table, AlreadyExistsError if the new name is taken.
         """
-        namespace, dot, _ = new_name.partition(".")
-        if dot:
-            self.client.create_namespace(namespace, if_not_exists=True)
-        table_id = self.client.get_table(name).table_id
-        return Table(self, self.client.clone_table(table_id, new_name, version=version))
+        return self.table(name).clone(new_name, version=version)
 
     def transaction(
         self, message: str = "", *, app_id: str | None = None, app_version: int | None = None

@@ -17,6 +17,7 @@ RESOURCES: Final = ROOT / "worker/spark_catalog/src/main/resources/io/laketx/spa
 DELTA, ICEBERG, MAXCOMPUTE = "Delta Lake", "Iceberg", "MaxCompute"
 EXAMPLES: Final = {  # what stands in the place of a statement's own words
     "{table}": "shop.orders",
+    "{source}": "shop.source",
     "{system}": "lake.system",
     "{whole}": "lake.shop.orders",
     "{catalog}": "lake",

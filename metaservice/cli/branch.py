@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.kinds import BRANCH, seconds
 from metaservice.cli.output import Column, Row, Session
-from metaservice.cli.parameters import asks, comment_option, dry_run_option
+from metaservice.cli.parameters import asks, comment_option, dry_run_option, warehouse_option
+from metaservice.cli.plugins import later
 from metaservice.cli.values import duration_text, to_second
 from protos.laketx.v1 import catalog_pb2
 
@@ -102,15 +105,31 @@ def what_happened(table: catalog_pb2.BranchTable) -> str:
 @command("merge", GROUP)
 @branch_argument
 @click.option("--keep", is_flag=True, help="Keep the branch: it leaves its parent anew, at the merge.")
+@click.option(
+    "--check",
+    "checks",
+    metavar="SQL",
+    multiple=True,
+    help="A query that must answer true on the branch; may be repeated.",
+)
+@warehouse_option
 @dry_run_option
-def run_merge(session: Session, name: str, keep: bool, dry_run: bool) -> None:
+def run_merge(
+    session: Session, name: str, keep: bool, checks: tuple[str, ...], warehouse: str | None, dry_run: bool
+) -> None:
     """Commit to the parent what was committed on a branch, in one transaction over all tables, or not at all.
 
     laketx branch merge etl --dry-run
     laketx branch merge etl
-    A refused merge shows the first conflict of each table, changes nothing, and exits with 4.
+    laketx --folder lake branch merge etl --check "SELECT count(*) = 0 FROM shop.orders WHERE amount < 0"
+    The tables of a check are the branch's; DuckDB runs it. Checks of tables (the property merge.checks) run, too. If
+    one does not hold, the branch stays as it is. A refused merge shows the first conflict of each table. Both change
+    nothing and exit with 4.
     """
-    answer = session.client.merge_branch(name, keep=keep, validate_only=dry_run)
+    run_check = partial(later("laketx.commands.branch_checks", "run_check", extra="arrow"), session, name, warehouse)
+    for check in checks:
+        run_check(check)
+    answer = session.client.merge_checked_branch(name, run_check, keep=keep, validate_only=dry_run)
     if session.as_json:
         session.show_json(answer)
     else:

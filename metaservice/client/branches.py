@@ -7,7 +7,7 @@ client.merge_branch("etl")
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.shared.ids import uuid7
@@ -58,13 +58,53 @@ class BranchCalls(Caller):
         return self._call(self._catalog.DropBranch, catalog_pb2.DropBranchRequest(name=name))
 
     def merge_branch(
-        self, name: str, *, keep: bool = False, validate_only: bool = False, txn_id: str | None = None
+        self,
+        name: str,
+        *,
+        keep: bool = False,
+        validate_only: bool = False,
+        txn_id: str | None = None,
+        checked_table_ids: Iterable[str] = (),
     ) -> catalog_pb2.MergeBranchResponse:
-        """Merges a branch into its parent: everything in one transaction, or nothing."""
+        """Merges a branch into its parent: everything in one transaction, or nothing.
+
+        `checked_table_ids`: tables whose `merge.checks` the caller has run on the branch, and which held.
+        """
         request = catalog_pb2.MergeBranchRequest(
-            txn_id=txn_id or uuid7(), name=name, principal=self._principal, keep=keep, validate_only=validate_only
+            txn_id=txn_id or uuid7(),
+            name=name,
+            principal=self._principal,
+            keep=keep,
+            validate_only=validate_only,
+            checked_table_ids=checked_table_ids,
         )
         return self._call(self._catalog.MergeBranch, request)
+
+    def merge_checked_branch(
+        self,
+        name: str,
+        run_check: Callable[[str, str], object],
+        *,
+        keep: bool = False,
+        validate_only: bool = False,
+        txn_id: str | None = None,
+    ) -> catalog_pb2.MergeBranchResponse:
+        """Merges a branch, and runs the checks of `merge.checks` first if nothing else stops the merge.
+
+        `run_check` gets a query and the name of the table that has it, and raises an error if it does not hold.
+        """
+        txn_id, checked = txn_id or uuid7(), set[str]()
+        while True:
+            answer = self.merge_branch(
+                name, keep=keep, validate_only=validate_only, txn_id=txn_id, checked_table_ids=sorted(checked)
+            )
+            failed = [table for table in answer.tables if table.reason or table.HasField("conflict")]
+            if not failed or not all(table.checks for table in failed):
+                return answer
+            for table in failed:
+                for query in table.checks:
+                    run_check(query, table.name)
+                checked.add(table.table_id)
 
     def clone_table(
         self, table_id: str, name: str, *, version: int | None = None, request_id: str | None = None

@@ -86,6 +86,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "KEY_SET_INCOMPLETE": "the key set needs one hash for each row written to the bucket",
     "KEY_SET_NOT_ALLOWED": "only changes of rows in primary-key tables can have key sets: leave them out",
     "LEADS_ALONE": "the store is on a disk, so no other process can lead: stop the service instead",
+    "MERGE_CHECKS_NOT_RUN": "run the checks of merge.checks on the branch, as `laketx branch merge` does",
     "MERGE_NEEDS_UNCHANGED_PARENT": "the parent's table has changed, so this can't be merged: repeat it in the parent",
     "MERGE_PARENT_DROPPED": "the parent dropped the table since: drop it on the branch, too, or undrop it",
     "MESSAGE_UNREADABLE": "the request is not a message of this call: check the client's version",

@@ -19,6 +19,7 @@ from tests.conformance.play import new_uuid7
 from tests.integration.callers import Caller, Guarded, append, create, guarded
 from tests.integration.service import Service, reason_of, service, wait_until
 from tests.integration.terminal import Shell
+from worker.base.errors import InputError
 
 MADE_UP = bound_token(b"\xff\xfe", "branches")
 ROWS = [{"id": 1, "v": 10}, {"id": 2, "v": 20}]
@@ -227,6 +228,78 @@ def test_a_check_that_does_not_hold_stops_the_merge(lake: Lake) -> None:
     assert "wap" not in lake.branches()
 
 
+def test_checks_in_sql(lake: Lake) -> None:
+    """Names are the branch's, or say a branch; an answer that is not true alone stops the merge."""
+    lake.create_table("checked.t", "id bigint, v bigint").append(ROWS)
+    branch = lake.branch("checked")
+    fork = branch.table("checked.t")
+    fork.append([{"id": 3, "v": -1}])
+    refused = {
+        "SELECT count(*) = 0 FROM checked.t WHERE v < 0": "answered false",
+        "SELECT v FROM checked.t": "answered more than one value",
+        "SELECT id, v FROM checked.t WHERE id = 1": "answered more than one value",
+        "SELECT v > 0 FROM checked.t WHERE id = 9": "answered no row",
+        "SELECT count(*) FROM checked.t": "answered 3",
+        "SELECT max(nullif(v, v)) > 0 FROM checked.t": "answered None",
+    }
+    for query, said in refused.items():
+        with pytest.raises(MergeRefusedError, match=f"check 2 of 2 does not hold on the branch checked.*{said}"):
+            branch.merge(checks=["SELECT true", query])
+    for wrong in ("SELECT", "SELECT true; SELECT true", "DELETE FROM checked.t", "SELECT w FROM checked.t"):
+        with pytest.raises(InputError, match="CHECK_INVALID"):
+            branch.merge(checks=[wrong])
+    with pytest.raises(NotFoundError):
+        branch.merge(checks=["SELECT count(*) = 0 FROM checked.other"])
+    fork.update({"v": "30"}, where="id = 3")
+    both = 'WITH t AS (SELECT * FROM lake.checked.t) SELECT count(*) = 1 FROM t ANTI JOIN checked."t@main" b USING (id)'
+    assert [done.commits for done in branch.merge(checks=[both])] == [2]
+
+
+def test_checks_of_a_table(lake: Lake) -> None:
+    """Each merge into the table must pass them; a client that doesn't know of them changes nothing."""
+    checks = ["SELECT min(v) >= 0 FROM guard.t", "SELECT count(*) > 0 FROM guard.t"]
+    table = lake.create_table("guard.t", "id bigint, v bigint", properties={"merge.checks": json.dumps(checks)})
+    other = lake.create_table("guard.other", "id bigint, v bigint")
+    branch = lake.branch("guard")
+    branch.table("guard.other").append(ROWS)
+    branch.table("guard.t").append([{"id": 1, "v": -1}])
+    answer = lake.client.merge_branch("guard")
+    assert not answer.merged
+    [failed] = [done for done in answer.tables if done.reason]
+    assert (failed.name, failed.reason, list(failed.checks)) == ("guard.t", "MERGE_CHECKS_NOT_RUN", checks)
+    with pytest.raises(MergeRefusedError, match=r"of the table guard\.t .*SELECT min\(v\) >= 0.*answered false"):
+        branch.merge()
+    with pytest.raises(MergeRefusedError, match="answered false"):
+        branch.merge(dry_run=True)
+    assert (table.refresh().meta.head_version, other.refresh().meta.head_version) == (0, 0)
+    branch.table("guard.t").update({"v": "1"})
+    txn_id = new_uuid7()
+    assert {done.name: done.reason for done in branch.merge(txn_id=txn_id)} == {"guard.t": "", "guard.other": ""}
+    assert lake.client.merge_branch("guard", txn_id=txn_id).merged
+    assert table.refresh().to_arrow().to_pylist() == [{"id": 1, "v": 1}]
+
+
+def test_a_table_without_merged_commits_needs_no_check(lake: Lake) -> None:
+    lake.create_table("idle.t", "id bigint, v bigint", properties={"merge.checks": "SELECT false"})
+    lake.create_table("idle.other", "id bigint, v bigint")
+    branch = lake.branch("idle")
+    assert branch.table("idle.t").to_arrow().num_rows == 0
+    branch.table("idle.other").append(ROWS)
+    assert [done.name for done in branch.merge()] == ["idle.other"]
+    with pytest.raises(InvalidError, match="PROPERTY_INVALID"):
+        lake.create_table("idle.wrong", "id bigint", properties={"merge.checks": '["SELECT true", 1]'})
+
+
+def test_a_clone_of_a_table_by_itself(lake: Lake) -> None:
+    table = lake.create_table("cloned.t", "id bigint, v bigint")
+    table.append(ROWS[:1])
+    table.append(ROWS[1:])
+    assert table.clone("copies.old", version=1).to_arrow().num_rows == 1
+    assert table.clone("copies.t").name == "copies.t"
+    with pytest.raises(AlreadyExistsError):
+        table.clone("copies.t")
+
+
 def test_an_application_writes_once_on_either_line(lake: Lake) -> None:
     table = lake.create_table("app.t", "id bigint, v bigint")
     table.append(ROWS[:1], app_id="job", app_version=1)
@@ -256,6 +329,10 @@ def test_the_command_line(tmp_path: Path) -> None:
         lost = shell.run("branch", "merge", "etl")
         assert (lost.code, "MERGE_REFUSED" in lost.err) == (4, True)
         assert shell.run("branch", "extend", "etl", "--keep", "2592000").code == 0
+        checked = ["branch", "merge", "etl", "--warehouse", str(lake.warehouse)]
+        refused = shell.run(*checked, "--check", "SELECT true", "--check", "SELECT min(v) > 0 FROM shop.t")
+        assert (refused.code, "CHECK_FAILED" in refused.err, "answered false" in refused.err) == (4, True, True)
+        assert "MERGE_REFUSED" in shell.run(*checked, "--check", "SELECT min(v) = 0 FROM shop.t").err
         assert shell.run("branch", "drop", "etl", "--yes").code == 0
         assert shell.run("table", "clone", "shop.t", "shop.copy", "--version", "1").code == 0
         assert lake.table("shop.copy").to_arrow().num_rows == 2

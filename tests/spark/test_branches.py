@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from laketx import Lake, connect
+from laketx import Lake, MergeRefusedError, connect
+from tests.house.tree import ROOT
 from tests.spark.sessions import shared_session
 
+SQL = re.compile(r"^```sql\n(CALL lake.system.create_branch.*?)^```", re.MULTILINE | re.DOTALL)
 STREAM_LOOKS = 50  # a stream asks for new versions a few times a second
 
 
@@ -188,3 +192,109 @@ def test_a_stream_keeps_its_branch(lake: Lake, sql: SparkSession, tmp_path: Path
         query.stop()
     assert ids(sql, "shop.sink.branch_stream") == [(1, 1), (3, 3)]
     assert ids(sql, "shop.sink") == []
+
+
+def called(sql: SparkSession, call: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in sql.sql(f"CALL branched.system.{call}").collect()]
+
+
+def test_procedures_from_create_to_merge(lake: Lake, sql: SparkSession) -> None:
+    checks = "SELECT min(v) >= 0 FROM shop.called"
+    lake.create_table("shop.called", "id bigint, v bigint", properties={"merge.checks": checks})
+    [made] = called(sql, "create_branch(name => 'called', keep_hours => 24, comment => 'nightly')")
+    assert (made[0], made[1], made[4]) == ("called", None, "nightly")
+    assert ("called", "nightly") in [(row[0], row[4]) for row in called(sql, "branches()")]
+    sql.sql("INSERT INTO branched.shop.called.branch_called VALUES (1, -1)")
+    assert called(
+        sql, "check_branch('called', array('SELECT true', 'SELECT count(*) = 0 FROM branched.shop.called'))"
+    ) == [
+        ("SELECT true", "true", True),
+        ("SELECT count(*) = 0 FROM branched.shop.called", "false", False),
+    ]
+    with pytest.raises(Exception, match=r"CHECK_FAILED: a check of the table shop.called .*answered false"):
+        called(sql, "merge_branch('called')")
+    with pytest.raises(Exception, match=r"CHECK_FAILED: a check does not hold.*answered more than one value"):
+        called(sql, "merge_branch('called', checks => array('SELECT id, v FROM shop.called'))")
+    sql.sql("UPDATE branched.shop.called.branch_called SET v = 1")
+    assert called(sql, "merge_branch('called', dry_run => true)") == [("shop.called", 2, 2, True, None)]
+    assert called(sql, "merge_branch('called', checks => array('SELECT count(*) = 1 FROM shop.called'))") == [
+        ("shop.called", 2, 2, True, None)
+    ]
+    assert ids(sql, "shop.called") == [(1, 1)]
+    assert called(sql, "drop_branch('called')") == [(False, 0)]
+
+
+def test_a_refused_merge_names_the_conflict(lake: Lake, sql: SparkSession) -> None:
+    lake.create_table("shop.lost", "id bigint, v bigint")
+    sql.sql("INSERT INTO branched.shop.lost VALUES (1, 1)")
+    called(sql, "create_branch('lost')")
+    sql.sql("UPDATE branched.shop.lost.branch_lost SET v = 2")
+    sql.sql("DELETE FROM branched.shop.lost")
+    with pytest.raises(Exception, match=r"MERGE_REFUSED: the branch lost can't be merged: shop.lost: "):
+        called(sql, "merge_branch('lost')")
+    [(table, _, _, _, refusal)] = called(sql, "merge_branch('lost', dry_run => true)")
+    assert (table, refusal.startswith("shop.lost: ")) == ("shop.lost", True)
+    assert called(sql, "drop_branch('lost')") == [(True, 0)]
+
+
+def test_checks_of_python_run_by_spark(lake: Lake, sql: SparkSession) -> None:
+    """In Spark's words, on the branch, whatever branch and catalog the session is on."""
+    lake.create_table("shop.by_spark", "id bigint, v bigint")
+    branch = lake.branch("by_spark")
+    branch.table("shop.by_spark").append([{"id": 1, "v": 1}])
+    with session_on(sql, "nowhere"):
+        with pytest.raises(MergeRefusedError, match="answered false"):
+            branch.merge(checks=["SELECT count(*) = 1 FROM shop.by_spark WHERE v <=> 2"])
+        branch.merge(checks=["SELECT count_if(v <=> 1) = 1 FROM shop.by_spark"])
+    assert ids(sql, "shop.by_spark") == [(1, 1)]
+
+
+def test_clones_in_sql(lake: Lake, sql: SparkSession) -> None:
+    lake.create_table("shop.cloned", "id bigint, v bigint")
+    sql.sql("INSERT INTO branched.shop.cloned VALUES (1, 1)")
+    between = lake.table("shop.cloned").history(1)[0].time
+    sql.sql("INSERT INTO branched.shop.cloned VALUES (2, 2)")
+    lake.branch("clones")
+    sql.sql("INSERT INTO branched.shop.cloned.branch_clones VALUES (3, 3)")
+    at = f"TIMESTAMP AS OF '{between.isoformat()}'"
+    sources = {
+        "cloned": 2,
+        "cloned VERSION AS OF 1": 1,
+        f"cloned {at}": 1,
+        "cloned.branch_clones": 3,
+        "`cloned@clones`": 3,
+    }
+    for number, (source, rows) in enumerate(sources.items()):
+        shallow = "SHALLOW " if number % 2 else ""
+        sql.sql(f"CREATE TABLE branched.shop.copy{number} {shallow}CLONE branched.shop.{source}")
+        assert len(ids(sql, f"shop.copy{number}")) == rows, source
+    with pytest.raises(Exception, match="TABLE_EXISTS"):
+        sql.sql("CREATE TABLE branched.shop.copy0 CLONE branched.shop.cloned")
+    [again] = sql.sql("CREATE TABLE IF NOT EXISTS branched.shop.copy1 CLONE branched.shop.cloned").collect()
+    assert (again.table, len(ids(sql, "shop.copy1"))) == ("shop.copy1", 1)
+    sql.sql("INSERT INTO branched.shop.copy1 VALUES (9, 9)")
+    assert ids(sql, "shop.cloned") == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "here"),
+    [
+        ("CREATE TABLE branched.shop.b DEEP CLONE branched.shop.a", "CREATE TABLE branched.shop.b AS SELECT"),
+        ("CREATE OR REPLACE TABLE branched.shop.b CLONE branched.shop.a", "DROP TABLE branched.shop.b"),
+        ("CREATE TABLE branched.shop.b CLONE spark_catalog.shop.a", "between two catalogs"),
+        ("ALTER TABLE branched.shop.b CREATE BRANCH x", r"CALL branched.system.create_branch\('x'\)"),
+        ("MERGE BRANCH x INTO main", r"system.merge_branch\('x'\)"),
+    ],
+)
+def test_statements_of_others_say_how_it_is_done_here(sql: SparkSession, statement: str, here: str) -> None:
+    with pytest.raises(Exception, match=f"STATEMENT_FOREIGN.*{here}"):
+        sql.sql(statement)
+
+
+def test_the_sql_of_the_page(lake: Lake, sql: SparkSession) -> None:
+    """docs/branches.md: write, audit, publish."""
+    (block,) = SQL.findall((ROOT / "docs/branches.md").read_text(encoding="utf-8"))
+    lake.create_table("shop.orders", "id bigint, amount double", primary_key=["id"])
+    block = block.replace("lake.", "branched.")
+    answers = [sql.sql(each).collect() for each in map(str.strip, re.sub(" +-- .*", "", block).split(";")) if each]
+    assert sorted(map(tuple, answers[3])) == sorted(map(tuple, answers[6])) == [(3, 30.0), (4, 40.0)]

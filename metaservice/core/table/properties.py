@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ USER_PREFIX: Final = "user."
 KEY_SCOPE: Final = "key.scope"
 TABLE, PARTITION = "table", "partition"  # its values
 APPEND_REBASE: Final = "iceberg.append_rebase"
+MERGE_CHECKS: Final = "merge.checks"
 _USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
 _ORDER_COLUMN: Final = r"\s*(?:`(?:[^`\x00-\x1f]|``)+`|[^(),`\x00-\x1f]+)\s*"
 _ROW_ORDER = re.compile(rf"(sort|zorder)\(({_ORDER_COLUMN}(?:,{_ORDER_COLUMN})*)\)\Z")
@@ -46,6 +48,26 @@ def is_row_order(text: str) -> bool:
     try:
         parse_row_order(text)
     except ValueError:
+        return False
+    return True
+
+
+def parse_checks(text: str) -> tuple[str, ...]:
+    """The queries of `merge.checks`. Raises ValueError."""
+    if not text.strip():
+        return ()
+    if not text.lstrip().startswith("["):
+        return (text.strip(),)
+    checks = json.loads(text)
+    if not all(isinstance(check, str) and check.strip() for check in checks):
+        raise ValueError(text)
+    return tuple(check.strip() for check in checks)
+
+
+def is_checks(text: str) -> bool:
+    try:
+        parse_checks(text)
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -274,6 +296,14 @@ PROPERTIES: Final = (
         "always are.",
         choices=("true", "false"),
         binds_writers=True,
+    ),
+    Property(
+        MERGE_CHECKS,
+        "",
+        "What must hold on a branch for a merge into the table: a query that answers true, or a JSON list of such "
+        "queries. Clients run them; a merge by a client that doesn't is refused.",
+        form="a query | a JSON list of queries | empty: none",
+        is_form=is_checks,
     ),
     Property(
         APPEND_REBASE,

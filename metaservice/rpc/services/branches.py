@@ -74,9 +74,10 @@ class BranchMethods(Servicer):
             wire.txn_id(request.txn_id),
             request.name,
             wire.principal(request.principal),
-            wire.digest(request),
+            _merge_digest(request),
             request.keep,
             request.validate_only,
+            frozenset(map(wire.table_id, request.checked_table_ids)),
         )
         return _merged(self._ask(lambda: self._calls.merging.merge(merge)))
 
@@ -139,6 +140,14 @@ def _merged(merge: Merged) -> pb.MergeBranchResponse:
     return pb.MergeBranchResponse(merged=merge.is_done, tables=shown, commit_time_us=time_us, left_out=left_out)
 
 
+def _merge_digest(request: pb.MergeBranchRequest) -> bytes:
+    """A repeat need not know which checks the first one had run: the branch may be gone."""
+    repeated = pb.MergeBranchRequest()
+    repeated.CopyFrom(request)
+    del repeated.checked_table_ids[:]
+    return wire.digest(repeated)
+
+
 def _merged_table(table: Replayed) -> pb.MergedTable:
     shown = pb.MergedTable(
         name=table.name,
@@ -146,6 +155,7 @@ def _merged_table(table: Replayed) -> pb.MergedTable:
         commits=table.count,
         version=table.version,
         fast_forward=table.is_forward,
+        checks=table.checks,
     )
     if table.conflict is not None:
         shown.conflict.CopyFrom(answers.conflict(table.conflict))

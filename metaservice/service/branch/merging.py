@@ -13,6 +13,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.branches import Branch, off_branch, on_branch
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Operation, Principal, Read
+from metaservice.core.table.properties import MERGE_CHECKS, parse_checks, text_property
 from metaservice.service.branch.branches import check_childless, forget_branch, put_branch, tables_on
 from metaservice.service.branch.replay import Replay, Replayed
 from metaservice.service.commit.dropping import forget_table
@@ -41,6 +42,7 @@ class MergeRequest:
     digest: bytes
     keep: bool = False
     validate_only: bool = False
+    checked: frozenset[str] = frozenset()  # ids of tables whose checks the client has run
 
 
 @dataclass(slots=True)
@@ -94,6 +96,7 @@ class Merging:
         )
         state.flush()
         replayed = self._replay(branch, tables, txn)
+        refuse_unchecked(replayed, request.checked)
         merged = Merged(
             not any(part.fails for part in replayed), sorted(replayed, key=lambda part: part.name), txn.begin_us
         )
@@ -210,6 +213,16 @@ class Merging:
             put_branch(state, replace(branch, time_us=instant, expire_us=max(branch.expire_us, expire_us)))
         else:
             forget_branch(state, branch)
+
+
+def refuse_unchecked(replayed: Sequence[Replayed], checked: frozenset[str]) -> None:
+    """Refuses to change a table that has `merge.checks` which the client doesn't know of."""
+    for part in replayed:
+        meta = part.table.meta
+        if part.count and not part.fails and meta.table_id not in checked:
+            part.checks = parse_checks(text_property(meta.properties, MERGE_CHECKS))
+            if part.checks:
+                part.refusal = MetaError(ErrorKind.BLOCKED, "MERGE_CHECKS_NOT_RUN", table=meta.name)
 
 
 def _drops(state: State, branch: Branch) -> list[Fork]:

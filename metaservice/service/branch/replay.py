@@ -71,6 +71,7 @@ class Replayed:
     conflict: Conflict | None = None
     refusal: MetaError | None = None
     branch_version: int = 0
+    checks: tuple[str, ...] = ()  # that the client has to run first
     done: tuple[TableOutcome, ...] = ()  # in place of the commits, where the merge is answered again
 
     @property

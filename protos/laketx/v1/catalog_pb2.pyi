@@ -1984,6 +1984,7 @@ class MergeBranchRequest(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     KEEP_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    CHECKED_TABLE_IDS_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """A UUIDv7, chosen by the client: the id of the transaction. The same request again returns the same answer."""
     name: _builtins.str
@@ -1996,6 +1997,10 @@ class MergeBranchRequest(_message.Message):
     def principal(self) -> _common_pb2.Principal:
         """The caller."""
 
+    @_builtins.property
+    def checked_table_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of tables whose `merge.checks` the client has run on the branch, and which held."""
+
     def __init__(
         self,
         *,
@@ -2004,10 +2009,11 @@ class MergeBranchRequest(_message.Message):
         principal: _common_pb2.Principal | None = ...,
         keep: _builtins.bool = ...,
         validate_only: _builtins.bool = ...,
+        checked_table_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep", b"keep", "name", b"name", "principal", b"principal", "txn_id", b"txn_id", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checked_table_ids", b"checked_table_ids", "keep", b"keep", "name", b"name", "principal", b"principal", "txn_id", b"txn_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2028,6 +2034,7 @@ class MergedTable(_message.Message):
     BRANCH_VERSION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the parent."""
     table_id: _builtins.str
@@ -2048,6 +2055,10 @@ class MergedTable(_message.Message):
     def conflict(self) -> _common_pb2.Conflict:
         """The first conflict, of a merge that is refused."""
 
+    @_builtins.property
+    def checks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The checks of its property `merge.checks`, if they are why it can't be merged: run them, and name it as checked."""
+
     def __init__(
         self,
         *,
@@ -2060,10 +2071,11 @@ class MergedTable(_message.Message):
         branch_version: _builtins.int = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
+        checks: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch_version", b"branch_version", "commits", b"commits", "conflict", b"conflict", "fast_forward", b"fast_forward", "message", b"message", "name", b"name", "reason", b"reason", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch_version", b"branch_version", "checks", b"checks", "commits", b"commits", "conflict", b"conflict", "fast_forward", b"fast_forward", "message", b"message", "name", b"name", "reason", b"reason", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -174,4 +174,22 @@ BUGS: Final = (
         (("        name = on_branch(off_branch(name), branch.parent)", "        name = off_branch(name)"),),
         OF_SERVICE,
     ),
+    Bug(
+        "a merge changes a table whose checks nobody ran",
+        SERVICE + "branch/merging.py",
+        (("        refuse_unchecked(replayed, request.checked)\n", ""),),
+        OF_SERVICE,
+    ),
+    Bug(
+        "a check with several rows holds by its first",
+        "laketx/merge_checks.py",
+        (("    if len(rows) != 1 or len(rows[0]) != 1:\n", "    if not rows or len(rows[0]) != 1:\n"),),
+        OF_SERVICE,
+    ),
+    Bug(
+        "a merge that is repeated without its checks is taken for another",
+        "metaservice/rpc/services/branches.py",
+        (("    del repeated.checked_table_ids[:]\n", ""),),
+        OF_SERVICE,
+    ),
 )

@@ -46,11 +46,20 @@ public final class BranchSetting {
   }
 
   /** The name of a table with its branch, as the service has it. */
-  public String on(String name) {
+  public String on(String given) {
+    String name = whole(given);
     if (name.toLowerCase(Locale.ROOT).endsWith(ON_MAIN)) return name.substring(0, name.length() - ON_MAIN.length());
     if (name.contains(TableNames.AT)) return name;
     String branch = current();
     return branch.isEmpty() ? name : name + TableNames.AT + branch;
+  }
+
+  /** `shop.orders@etl` for `shop.orders.branch_etl`; any other name as it is. */
+  private static String whole(String name) {
+    String[] parts = name.split("\\.");
+    if (parts.length != 3) return name;
+    String found = TableNames.ofTable(Identifier.of(new String[] {parts[0], parts[1]}, parts[2]));
+    return found == null ? name : found;
   }
 
   /** The same table, whose name says the branch; one that is named by its id stays, and so does what no table can have. */

@@ -18,6 +18,7 @@ import org.apache.spark.sql.classic.SparkSession;
 record ForeignStatement(String example, boolean isRun, Pattern pattern, String here) {
   private static final String TABLE = "foreign_statements.tsv";
   private static final String NAME = "(?<name>(?>(?:`[^`'\\\\]+`|\\w+)(?:\\.(?:`[^`'\\\\]+`|\\w+))*))";
+  private static final String SOURCE = "{source}"; // a second table
   private static final List<String> VALUES = List.of("version", "time", "limit", "tag", "operation");
   private static final List<ForeignStatement> ALL = read();
 
@@ -40,6 +41,15 @@ record ForeignStatement(String example, boolean isRun, Pattern pattern, String h
     NamedTable table = NamedTable.of(session, whole);
     String said = here.replace("{whole}", whole).replace("{table}", table.name()).replace("{system}", table.system());
     if (said.contains("{columns}")) said = said.replace("{columns}", quoted(found.group("columns")));
+    if (said.contains(SOURCE)) {
+      String given = found.group("source");
+      NamedTable source = NamedTable.of(session, given);
+      if (source.isOfLake() != table.isOfLake() || !source.catalog().equals(table.catalog())) {
+        String copied = "CREATE TABLE " + whole + " AS SELECT * FROM " + given + ", between two catalogs";
+        return new Meaning(example, false, copied);
+      }
+      said = said.replace(SOURCE, source.name());
+    }
     for (String value : VALUES) {
       String place = "{" + value + "}";
       if (said.contains(place)) said = said.replace(place, found.group(value));
@@ -63,7 +73,8 @@ record ForeignStatement(String example, boolean isRun, Pattern pattern, String h
 
   private static ForeignStatement of(String[] cells) {
     int flags = Pattern.CASE_INSENSITIVE | Pattern.DOTALL;
-    Pattern pattern = Pattern.compile(cells[3].replace("{name}", NAME), flags);
+    String words = cells[3].replace("{name}", NAME).replace(SOURCE, NAME.replace("<name>", "<source>"));
+    Pattern pattern = Pattern.compile(words, flags);
     return new ForeignStatement(cells[1], cells[2].equals("runs"), pattern, cells[4]);
   }
 }

@@ -25,6 +25,7 @@ public final class Procedures {
     Stream.of(
             Looking.all(lake),
             Marking.all(lake),
+            Branching.all(lake),
             Changing.all(lake),
             Serving.all(lake),
             Purging.all(lake),
