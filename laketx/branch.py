@@ -24,9 +24,9 @@ Check = Callable[["Branch"], bool] | str
 
 @dataclass(frozen=True, slots=True)
 class MergedTable:
-    """What a merge did to a table of the parent, or would do; or why it can't.
+    """What a merge did to a table of the parent, or a refresh to one of the branch, or would do; or why it can't.
 
-    `fast_forward`: the parent's table was as the branch found it. Of a merge that is refused, `conflict` is the message
+    `fast_forward`: the parent's table was as the branch found it. Of one that is refused, `conflict` is the message
     of the first conflict of this table, `reason` its rule or the reason of a refusal, and `branch_version` the version
     on the branch that can't be merged.
     """
@@ -50,7 +50,7 @@ class MergedTable:
 
 
 class MergeRefusedError(LakeTXError):
-    """A merge that changed nothing: `tables` has the first conflict of each table, or the check that did not hold."""
+    """A merge or refresh that changed nothing: `tables` has the first conflict of each, or the check that failed."""
 
     def __init__(self, message: str, tables: Sequence[MergedTable] = ()) -> None:
         super().__init__(message)
@@ -177,8 +177,7 @@ class Branch:
         )
         tables = [MergedTable.of(table) for table in answer.tables]
         if not answer.merged and not dry_run:
-            lost = "; ".join(f"{table.name}: {table.conflict}" for table in tables if table.reason)
-            raise MergeRefusedError(f"the branch {self.name} can't be merged: {lost}", tables)
+            raise MergeRefusedError(f"the branch {self.name} can't be merged: {_conflicts(tables)}", tables)
         if keep and not dry_run:
             self._meta = self._lake.client.get_branch(self.name).branch
         return tables
@@ -200,6 +199,26 @@ class Branch:
             return self.table(plain).to_arrow()
         return self._lake.table(plain if branch.lower() == MAIN else name).to_arrow()
 
+    def refresh(self, *, dry_run: bool = False, txn_id: str | None = None) -> list[MergedTable]:
+        """Makes the branch leave its parent anew, now, with what was committed on the branch on top.
+
+            branch.refresh()
+            orders = branch.table("shop.orders")  # by its name: the table has a new id
+
+        The commits are judged as a merge judges them: all of them follow, or nothing changes. Tables that did not
+        change on the branch show what the parent shows now. `dry_run` returns what would be done, with conflicts. A
+        refresh is done once for a `txn_id`.
+
+        Raises MergeRefusedError, which has the first conflict of every table.
+        """
+        answer = self._lake.client.refresh_branch(self.name, validate_only=dry_run, txn_id=txn_id)
+        tables = [MergedTable.of(table) for table in answer.tables]
+        if not answer.refreshed and not dry_run:
+            raise MergeRefusedError(f"the branch {self.name} can't be refreshed: {_conflicts(tables)}", tables)
+        if not dry_run:
+            self._meta = self._lake.client.get_branch(self.name).branch
+        return tables
+
     def extend(self, keep: timedelta) -> None:
         """Sets how long from now the branch lives."""
         self._meta = self._lake.client.extend_branch(self.name, int(keep.total_seconds() * 1000))
@@ -219,6 +238,10 @@ class Branch:
 
     def __repr__(self) -> str:
         return f"Branch({self.name!r})"
+
+
+def _conflicts(tables: Sequence[MergedTable]) -> str:
+    return "; ".join(f"{table.name}: {table.conflict}" for table in tables if table.reason)
 
 
 def _is_changed(table: catalog_pb2.BranchTable) -> bool:

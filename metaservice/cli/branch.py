@@ -1,7 +1,8 @@
-"""`laketx branch`: make, list, look at, merge, extend and drop branches."""
+"""`laketx branch`: make, list, look at, merge, refresh, extend and drop branches."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import click
@@ -37,6 +38,7 @@ MERGE_COLUMNS = (
     Column("version", right=True),
     Column("merge", folds=True),
 )
+REFRESH_COLUMNS = (*MERGE_COLUMNS[:-1], Column("refresh", folds=True))
 
 GROUP = group("branch", "Make, merge and drop branches; their tables are named TABLE@BRANCH.")
 branch_argument = click.argument("name", metavar="BRANCH", type=BRANCH, help="Name of the branch.")
@@ -138,9 +140,36 @@ def run_merge(
             outcome = "could be merged" if dry_run else "merged"
             session.note(f"{outcome}: {name}, {len(answer.tables)} tables")
     if not answer.merged:
-        lost = "; ".join(f"{table.name}: {refusal_of(table)}" for table in answer.tables if refusal_of(table))
-        hint = "make the changes again on a new branch, or in the parent"
-        raise CommandError(Exit.CONFLICT, "MERGE_REFUSED", lost, {"branch": name}, hint)
+        raise refused_merge(name, answer.tables)
+
+
+@command("refresh", GROUP)
+@branch_argument
+@dry_run_option
+def run_refresh(session: Session, name: str, dry_run: bool) -> None:
+    """Make a branch leave its parent anew, now, with what was committed on the branch on top.
+
+    laketx branch refresh etl --dry-run
+    laketx branch refresh etl
+    The commits are judged as a merge judges them. A refused refresh shows the first conflict of each table, changes
+    nothing, and exits with 4.
+    """
+    answer = session.client.refresh_branch(name, validate_only=dry_run)
+    if session.as_json:
+        session.show_json(answer)
+    else:
+        session.show_rows(REFRESH_COLUMNS, map(merge_row, answer.tables))
+        if answer.refreshed:
+            outcome = "could be refreshed" if dry_run else "refreshed"
+            session.note(f"{outcome}: {name}, {len(answer.tables)} changed tables")
+    if not answer.refreshed:
+        raise refused_merge(name, answer.tables)
+
+
+def refused_merge(name: str, tables: Iterable[catalog_pb2.MergedTable]) -> CommandError:
+    lost = "; ".join(f"{table.name}: {refusal_of(table)}" for table in tables if refusal_of(table))
+    hint = "make the changes again on a new branch, or in the parent"
+    return CommandError(Exit.CONFLICT, "MERGE_REFUSED", lost, {"branch": name}, hint)
 
 
 def merge_row(table: catalog_pb2.MergedTable) -> Row:

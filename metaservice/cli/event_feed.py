@@ -30,7 +30,7 @@ NEAR_MS: Final = 30_000  # how far back ids are looked at each time: how much cl
 FAR_MS: Final = 600_000  # and how far every FAR_S
 FAR_S: Final = 300.0
 OPEN_ASKED: Final = 100  # long transactions asked for at a time
-GONE: Final = ("TABLE_DROPPED", "TABLE_UNKNOWN")
+GONE: Final = ("TABLE_DROPPED", "TABLE_UNKNOWN", "BRANCH_LEFT_ANEW")
 
 
 @dataclass(slots=True)

@@ -106,6 +106,15 @@ class BranchCalls(Caller):
                     run_check(query, table.name)
                 checked.add(table.table_id)
 
+    def refresh_branch(
+        self, name: str, *, validate_only: bool = False, txn_id: str | None = None
+    ) -> catalog_pb2.RefreshBranchResponse:
+        """Makes a branch leave its parent anew, now, with its commits on top: those of all its tables, or nothing."""
+        request = catalog_pb2.RefreshBranchRequest(
+            txn_id=txn_id or uuid7(), name=name, principal=self._principal, validate_only=validate_only
+        )
+        return self._call(self._catalog.RefreshBranch, request)
+
     def clone_table(
         self, table_id: str, name: str, *, version: int | None = None, request_id: str | None = None
     ) -> catalog_pb2.Table:

@@ -41,6 +41,7 @@ from metaservice.server.store_opening import OpenState
 from metaservice.server.telemetry import serve_metrics, set_up_observers
 from metaservice.service.branch.branches import Branches
 from metaservice.service.branch.merging import Merging
+from metaservice.service.branch.refreshing import Refreshing
 from metaservice.service.commit.importing import Imports
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.compaction.compactions import Compactions
@@ -172,6 +173,7 @@ def build_service(
         access=Access(decider, clocks, transactions.check_room),
         branches=branches,
         merging=Merging(decider, transactions, clocks, settings.outcome_keep_ms, kept_reads),
+        refreshing=Refreshing(decider, transactions, clocks, settings.outcome_keep_ms, kept_reads),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     verifying = VerifyingProcess(settings.data.resolve() / VERIFY_SCRATCH)

@@ -8,10 +8,14 @@ from contextlib import contextmanager
 from metaservice.core.errors import MetaError
 from metaservice.core.table.branches import Branch
 from metaservice.rpc.convert.wire import kept_reads
+from metaservice.service.branch.branch_replay import Merged
 from metaservice.service.branch.branches import Branches, BranchRequest
-from metaservice.service.branch.merging import Merged, MergeRequest, Merging
+from metaservice.service.branch.merging import MergeRequest, Merging
+from metaservice.service.branch.refreshing import Refreshing, RefreshRequest
 from metaservice.service.decider.snapshots import TableState
-from tests.retention.rig import WHO, Rig
+from tests.retention.rig import HOUR_MS, WHO, Rig
+
+DAY_MS = 24 * HOUR_MS
 
 
 @contextmanager
@@ -32,6 +36,7 @@ class BranchRig(Rig):
         self.branches = Branches(self.decider, self.transactions, self.clock)
         keep_ms = self.keeping.outcome_keep_ms
         self.merging = Merging(self.decider, self.transactions, self.clock, keep_ms, kept_reads)
+        self.refreshing = Refreshing(self.decider, self.transactions, self.clock, keep_ms, kept_reads)
 
     def tick(self) -> None:
         super().tick()
@@ -60,6 +65,10 @@ class BranchRig(Rig):
         request = MergeRequest(txn_id or self.uuid(), name, WHO, b"merge", keep, validate_only)
         return self.ask(lambda: self.merging.merge(request))
 
+    def refresh(self, name: str, *, validate_only: bool = False, txn_id: str = "") -> Merged:
+        request = RefreshRequest(txn_id or self.uuid(), name, WHO, b"refresh", validate_only)
+        return self.ask(lambda: self.refreshing.refresh(request))
+
     def drop(self, name: str) -> bool:
         return self.ask(lambda: self.branches.drop(name))[0]
 
@@ -79,3 +88,11 @@ class BranchRig(Rig):
                     found |= self.list_files(version)
         self.table_id = before
         return found
+
+
+def purge(rig: BranchRig, root: str) -> set[str]:
+    """Deletes what is on the list; what any version shows is not."""
+    dead = rig.purgeable(root)
+    assert not dead & rig.kept_files()
+    rig.ask(lambda: rig.purge.confirm(root, dead))
+    return dead

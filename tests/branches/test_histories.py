@@ -78,7 +78,8 @@ class World:
         self.left: dict[str, dict[str, Line]] = {}  # what the parent's tables were when a branch left
         self.parents: dict[str, str] = {}
         self.clones: list[Line] = []
-        self.merged = self.refused = self.forward = 0
+        self.merged = self.refused = self.forward = self.refreshed = 0
+        self.left_before: dict[str, Line] = {}
         profile = self.chance.choice(PROFILES)
         for name, options in TABLES.items():
             lake.create_table(name, "id bigint, p int, v bigint", profile=profile, **options)  # type: ignore[arg-type]
@@ -108,7 +109,7 @@ class World:
     def step(self) -> None:
         weights = {
             self.insert: 8, self.update: 5, self.delete: 4, self.overwrite: 2, self.compact: 3, self.restore: 1,
-            self.branch: 4, self.merge: 4, self.drop: 1, self.clone: 1, self.look: 5,
+            self.branch: 4, self.merge: 4, self.refresh: 3, self.drop: 1, self.clone: 1, self.look: 5,
         }  # fmt: skip
         self.chance.choices(list(weights), list(weights.values()))[0]()
 
@@ -186,11 +187,7 @@ class World:
         if name in self.lines:
             return
         self.lake.branch(name, parent=parent)
-        self.left[name] = {
-            one: Line(one, dict(line.rows), {v: dict(r) for v, r in line.at.items()})
-            for one in TABLES
-            for line in [self.line(parent, one)]
-        }
+        self.leave(name, parent)
         self.lines[name], self.parents[name] = {}, parent
 
     def _leaf(self) -> str | None:
@@ -230,15 +227,50 @@ class World:
                     above.did(heads[name], effect)
         del self.lines[branch]
         if keep:
-            self.left[branch] = {
-                one: Line(one, dict(line.rows), {v: dict(r) for v, r in line.at.items()})
-                for one in TABLES
-                for line in [self.line(parent, one)]
-            }
+            self.leave(branch, parent)
             self.lines[branch] = {}
         else:
             del self.parents[branch], self.left[branch]
         self.look_at_all(parent)
+
+    def refresh(self) -> None:
+        """The branch begins anew as its parent is, with its own commits on top: the same as a merge leaves there."""
+        branch = self._leaf()
+        if branch is None:
+            return
+        parent, handle = self.parents[branch], self.lake.branch(branch)
+        would = handle.refresh(dry_run=True)
+        if any(one.reason for one in would):
+            with pytest.raises(MergeRefusedError):
+                handle.refresh()
+            self.refused += 1
+            return
+        done, self.lines[branch], before = handle.refresh(), {}, self.lines[branch]
+        assert done == would
+        self.refreshed += 1
+        self.leave(branch, parent)
+        for name, line in before.items():
+            if not line.done:
+                continue
+            base, forward = max(self.left[branch][name].at), max(self.left_before[name].at)
+            anew = self.line(branch, name)
+            for effect in line.done if base == forward else [one for one in line.done if one[0] != "same"]:
+                base += 1
+                if effect[0] == "restore":
+                    anew.rows, anew.at[base] = dict(line.at[base]), dict(line.at[base])
+                    anew.done.append(effect)
+                else:
+                    anew.did(base, effect)
+        self.look_at_all(branch)
+
+    def leave(self, branch: str, parent: str) -> None:
+        """What the branch shows is its parent's present."""
+        self.left_before = self.left.get(branch, {})
+        self.left[branch] = {
+            one: Line(one, dict(line.rows), {v: dict(r) for v, r in line.at.items()})
+            for one in TABLES
+            for line in [self.line(parent, one)]
+        }
 
     def drop(self) -> None:
         branch = self._leaf()

@@ -9,18 +9,8 @@ import pytest
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.model import Operation
 from metaservice.service.operate.check import StoreCheck
-from tests.branches.rig import BranchRig, refused
+from tests.branches.rig import DAY_MS, BranchRig, purge, refused
 from tests.retention.rig import HOUR_MS
-
-DAY_MS = 24 * HOUR_MS
-
-
-def purge(rig: BranchRig, root: str) -> set[str]:
-    """Deletes what is on the list; what any version shows is not."""
-    dead = rig.purgeable(root)
-    assert not dead & rig.kept_files()
-    rig.ask(lambda: rig.purge.confirm(root, dead))
-    return dead
 
 
 def test_a_branch_keeps_what_its_parent_shows_at_the_instant() -> None:
@@ -83,6 +73,30 @@ def test_a_clone_keeps_its_files_when_its_table_is_dropped() -> None:
     rig.ask(lambda: rig.catalog.drop(clone, validate_only=False))
     rig.pass_time(30 * DAY_MS)
     assert rig.purgeable(root) == {old}
+
+
+@pytest.mark.parametrize("refreshes", [False, True])
+def test_a_clone_of_a_branchs_table_outlives_the_merge(*, refreshes: bool) -> None:
+    rig = BranchRig()
+    root = rig.table_id
+    rig.insert("a")
+    rig.branch("b")
+    (own,) = rig.on("days@b").insert("b")
+    clone = rig.clone(rig.table_id, "copy")
+    if refreshes:
+        rig.on("days").insert("c")
+        assert rig.refresh("b").is_done
+    assert rig.merge("b").is_done
+    rig.on("days").overwrite("d")
+    for _ in range(3):
+        rig.pass_time(3 * DAY_MS)
+        assert own not in purge(rig, root)
+    rig.table_id = clone
+    assert own in rig.list_files(2)
+    rig.ask(lambda: rig.catalog.drop(clone, validate_only=False))
+    for _ in range(3):
+        rig.pass_time(3 * DAY_MS)
+    assert own in rig.purgeable(root)
 
 
 def test_a_branch_restores_from_before_it_began() -> None:
@@ -219,8 +233,8 @@ class History:
         self.number += 1
         self.rig.on(self.chance.choice(["days", *(f"days@{branch}" for branch in self.branches), *self.clones]))
         weights = {
-            self.insert: 8, self.overwrite: 3, self.restore: 2, self.branch: 3, self.merge: 3, self.drop: 1,
-            self.clone: 1, self.unclone: 1, self.time: 5, self.crash: 1,
+            self.insert: 8, self.overwrite: 3, self.restore: 2, self.branch: 3, self.merge: 3, self.refresh: 2,
+            self.drop: 1, self.clone: 1, self.unclone: 1, self.time: 5, self.crash: 1,
         }  # fmt: skip
         self.chance.choices(list(weights), list(weights.values()))[0]()
         assert not self.deleted & self.rig.kept_files()
@@ -245,6 +259,11 @@ class History:
             with refused("BRANCH_HAS_CHILDREN", "BRANCH_IN_USE"):
                 self.rig.merge(self.chance.choice(self.branches), keep=self.chance.random() < 0.4)
 
+    def refresh(self) -> None:
+        if self.branches:
+            with refused("BRANCH_HAS_CHILDREN", "BRANCH_IN_USE"):
+                self.rig.refresh(self.chance.choice(self.branches))
+
     def drop(self) -> None:
         if self.branches:
             with refused("BRANCH_HAS_CHILDREN"):
@@ -252,7 +271,7 @@ class History:
 
     def clone(self) -> None:
         table = self.rig.table
-        if len(self.clones) < 3 and "@" not in table.meta.name:
+        if len(self.clones) < 3:
             self.clones.append(f"copy{self.number}")
             self.rig.clone(table.meta.table_id, self.clones[-1])
 

@@ -296,6 +296,9 @@ def test_branches(client: Plain) -> None:
     assert merge.left_out > 0
     assert len(merge.tables) + merge.left_out == BRANCHED
     assert len(merge.tables[0].conflict.partition) > 7_600
+    refresh = client.refresh_branch("wide")
+    assert not refresh.refreshed
+    assert (len(refresh.tables), refresh.left_out) == (len(merge.tables), merge.left_out)
     assert client.clone_table(table_ids[0], "cloned").folder_id == table_ids[0]
 
 

@@ -161,7 +161,7 @@ ELSEWHERE: Final = {  # what needs no role on a table, and what other tests look
     "CatalogService/ListTables", "CatalogService/GetNamespace", "CatalogService/ListNamespaces",
     "CatalogService/GetView", "CatalogService/ListViews", "CatalogService/RenameView", "CatalogService/DropView",
     "CatalogService/ListBranches", "CatalogService/GetBranch", "CatalogService/ExtendBranch",
-    "CatalogService/DropBranch", "CatalogService/MergeBranch",
+    "CatalogService/DropBranch", "CatalogService/MergeBranch", "CatalogService/RefreshBranch",
     "MaintenanceService/ListTasks", "MaintenanceService/GetWarehouse", "AdminService/GetStatus",
     "AdminService/ListPins", "AccessService/WhoAmI",
 }  # fmt: skip

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from metaservice.core.errors import MetaError
 from metaservice.core.table.branches import on_branch
 from metaservice.core.table.model import Principal
+from metaservice.service.branch.branch_replay import Merged
 from metaservice.service.branch.branches import BranchRequest
-from metaservice.service.branch.merging import Merged, MergeRequest
+from metaservice.service.branch.merging import MergeRequest
 from metaservice.service.decider.forking import find_table, get_branch
 from metaservice.store import keys
 from tests.simulation.checks import BY_THE_CLOCK, MergeAnswer

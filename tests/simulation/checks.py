@@ -34,7 +34,12 @@ FOLLOWS = {  # the published table, written down a second time: mine -> earlier 
 REFUSALS = {"TRANSACTION_EXPIRED", "TRANSACTION_ABORTED", "TRANSACTION_ENDED", "METADATA_CHANGED", "TASK_CLAIM_LOST"}
 
 BY_THE_CLOCK = {"TRANSACTION_ID_IN_FUTURE", "TRANSACTION_ID_TOO_OLD"}
-OF_BRANCHES = {"TABLE_UNKNOWN", "TABLE_DROPPED", "APP_VERSION_MOVED"}  # which have ended, or whose parent has moved
+OF_BRANCHES = {
+    "TABLE_UNKNOWN",
+    "TABLE_DROPPED",
+    "BRANCH_LEFT_ANEW",
+    "APP_VERSION_MOVED",
+}  # which have ended, or whose parent has moved
 
 Final = tuple[object, ...]
 

@@ -370,6 +370,11 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_CATALOG}MergeBranch": Right(
         "writer on the parent's tables that it changes, and on the namespaces of tables that it adds", _merge
     ),
+    f"{_CATALOG}RefreshBranch": Right(
+        "one's own branch, or maintainer on the service: tables that it may not read are left out",
+        _branch,
+        lambda caller, answer: _keep(answer.tables, lambda table: caller.reads(table.table_id)),
+    ),
     f"{_CATALOG}CloneTable": Right("reader on the table, and writer on the namespace of the clone", _clone),
     f"{_TABLES}PlanMaintenance": _on_table(READER),
     f"{_TABLES}RequestTask": _on_table(MAINTAINER),

@@ -46,6 +46,7 @@ CHANGES: Final = frozenset(
         "CatalogService/ExtendBranch",
         "CatalogService/MergeBranch",
         "CatalogService/PutView",
+        "CatalogService/RefreshBranch",
         "CatalogService/RenameView",
         "CatalogService/UndropTable",
         "MaintenanceService/CancelTask",

@@ -12,13 +12,16 @@ from metaservice.rpc.convert import answers, wire
 from metaservice.rpc.convert.paging import bound_start, bound_token, fitting, page_size
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.services.calls import Servicer, UseCases
+from metaservice.service.branch.branch_replay import Merged
 from metaservice.service.branch.branches import BranchedTable, BranchRequest
-from metaservice.service.branch.merging import Merged, MergeRequest
+from metaservice.service.branch.merging import MergeRequest
+from metaservice.service.branch.refreshing import RefreshRequest
 from metaservice.service.branch.replay import Replayed
 from metaservice.service.decider.views import TableView
 from protos.laketx.v1 import catalog_pb2 as pb
 
 LISTING = "branches"
+REFRESH = b"refresh "  # so that the id of a merge is no id of a refresh
 
 
 class BranchMethods(Servicer):
@@ -80,6 +83,22 @@ class BranchMethods(Servicer):
             frozenset(map(wire.table_id, request.checked_table_ids)),
         )
         return _merged(self._ask(lambda: self._calls.merging.merge(merge)))
+
+    def RefreshBranch(self, request: pb.RefreshBranchRequest, context: Context) -> pb.RefreshBranchResponse:
+        refresh = RefreshRequest(
+            wire.txn_id(request.txn_id),
+            request.name,
+            wire.principal(request.principal),
+            REFRESH + wire.digest(request),
+            request.validate_only,
+        )
+        merged = _merged(self._ask(lambda: self._calls.refreshing.refresh(refresh)))
+        return pb.RefreshBranchResponse(
+            refreshed=merged.merged,
+            tables=merged.tables,
+            commit_time_us=merged.commit_time_us,
+            left_out=merged.left_out,
+        )
 
     def CloneTable(self, request: pb.CloneTableRequest, context: Context) -> pb.CloneTableResponse:
         clone_id, table_id = wire.table_id(request.request_id), wire.table_id(request.table_id)

@@ -19,6 +19,7 @@ from metaservice.core.table.model import Change, Conflict, Entry, Operation, Tab
 from metaservice.rpc.convert import answers, wire, wire_catalog, wire_changes, wire_entries, wire_tasks
 from metaservice.service.branch.branches import Branches
 from metaservice.service.branch.merging import Merging
+from metaservice.service.branch.refreshing import Refreshing
 from metaservice.service.commit import judging
 from metaservice.service.commit.importing import Imports
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Counts
@@ -77,6 +78,7 @@ class UseCases:
     access: Access
     branches: Branches
     merging: Merging
+    refreshing: Refreshing
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

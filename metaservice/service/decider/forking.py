@@ -45,7 +45,7 @@ def find_table(state: State, name: str) -> TableState | None:
     version = version_at(state, base, branch.time_us)
     if version is None:  # it came later
         return None
-    return make_fork(state, base, version, _fork_id(branch, base.raw_id), written, branch.name)
+    return make_fork(state, base, version, keys.uuid_text(fork_id(branch, base.raw_id)), written, branch.name)
 
 
 def version_at(state: State, table: TableState, time_us: int) -> int | None:
@@ -55,13 +55,13 @@ def version_at(state: State, table: TableState, time_us: int) -> int | None:
     return None if last is None else keys.decode_version(last[1])
 
 
-def make_fork(state: State, base: TableState, version: int, fork_id: str, name: str, branch: str = "") -> TableState:
+def make_fork(state: State, base: TableState, version: int, table_id: str, name: str, branch: str = "") -> TableState:
     """A table that has everything of another one up to a version. Earlier decisions have been flushed."""
     if len(state.tables) >= limits.TABLES_MAX:
         raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
     state.need("branches")
-    raw_id, cursor = keys.uuid_bytes(fork_id), state.records.cursor()
-    meta = replace(_meta_at(state, base, version), table_id=fork_id, name=name, digest="")
+    raw_id, cursor = keys.uuid_bytes(table_id), state.records.cursor()
+    meta = replace(_meta_at(state, base, version), table_id=table_id, name=name, digest="")
     if not branch:  # a clone of a materialized view is a table of its own
         meta = replace(meta, properties=without_definition(meta.properties))
     commit = cursor.get(keys.commit_key(base.raw_id, version))
@@ -77,12 +77,12 @@ def make_fork(state: State, base: TableState, version: int, fork_id: str, name: 
     idle = cursor.get(keys.idle_key(base.raw_id, version))
     if idle is not None:
         table.idle = Idle(version, keys.decode_version(idle))
-    state.tables[fork_id], state.names[name] = table, fork_id
+    state.tables[table_id], state.names[name] = table, table_id
     state.put_fork(fork)
     state.batch.put(keys.name_key(name), raw_id)
     state.batch.put(keys.row_id_key(raw_id), keys.encode_version(table.next_row_id))
     state.put_meta(table, meta, version)
-    state.changed.add(fork_id)
+    state.changed.add(table_id)
     return table
 
 
@@ -94,16 +94,16 @@ def _meta_at(state: State, table: TableState, version: int) -> TableMeta:
 
 
 def _is_dropped_on(state: State, base: TableState, branch: Branch) -> bool:
-    fork = state.forks.get(keys.uuid_bytes(_fork_id(branch, base.raw_id)))
+    fork = state.forks.get(fork_id(branch, base.raw_id))
     return fork is not None and fork.is_dropped
 
 
 def is_on(fork: Fork, branch: Branch) -> bool:
     """Whether a fork is of this branch: another branch may have had its name."""
-    return fork.branch == branch.name and keys.uuid_text(fork.raw_id) == _fork_id(branch, fork.base)
+    return fork.branch == branch.name and fork.raw_id == fork_id(branch, fork.base)
 
 
-def _fork_id(branch: Branch, base: bytes) -> str:
-    """The same for the same table on a branch, as long as the branch doesn't leave its parent anew."""
+def fork_id(branch: Branch, base: bytes) -> bytes:
+    """The id of a fork: the same for a table on a branch, until the branch leaves its parent anew."""
     origin = branch.branch_id.encode() + keys.encode_version(branch.time_us) + base
-    return keys.uuid_text(blake2b(origin, digest_size=ID_BYTES).digest())
+    return blake2b(origin, digest_size=ID_BYTES).digest()

@@ -352,9 +352,13 @@ class State:
 
     def no_table(self, table_id: str) -> MetaError:
         try:
-            dropped = self.store.get(keys.dropped_key(keys.uuid_bytes(table_id))) is not None
+            raw_id = keys.uuid_bytes(table_id)
         except ValueError:
-            dropped = False
+            return MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
+        fork = self.forks.get(raw_id)
+        if fork is not None and fork.is_merged and fork.branch in self.branches:
+            return MetaError(ErrorKind.BLOCKED, "BRANCH_LEFT_ANEW", table_id=table_id, branch=fork.branch)
+        dropped = self.store.get(keys.dropped_key(raw_id)) is not None
         if dropped:
             return MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
         return MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)

@@ -30,19 +30,22 @@ def who_holds(state: State) -> Held:
     for table_id, version in state.tasks.held():
         found.setdefault(table_id, set()).add(version)
     for fork in state.forks.values():
-        _hold_bases(state, found, fork)
+        _pass_on(state, found, fork)
     return {table_id: sorted(versions) for table_id, versions in found.items()}
 
 
-def _hold_bases(state: State, found: dict[str, set[int]], fork: Fork) -> None:
-    """What is held of a fork's past from before it began is its base's."""
+def _pass_on(state: State, found: dict[str, set[int]], fork: Fork) -> None:
+    """What is held of a fork is its base's up to where it began. The rest is, after a merge, what that committed."""
     held = found.get(keys.uuid_text(fork.raw_id), ())
     of_base = {version for version in held if version <= fork.version}
-    if of_base:
-        found.setdefault(keys.uuid_text(fork.base), set()).update(of_base)
-        above = state.forks.get(fork.base)
-        if above is not None:
-            _hold_bases(state, found, above)
+    first, last = fork.successor_versions
+    merged = range(first, last + 1) if fork.successor and len(of_base) < len(held) else ()
+    for raw_id, versions in ((fork.base, of_base), (fork.successor, merged)):
+        if versions:
+            found.setdefault(keys.uuid_text(raw_id), set()).update(versions)
+            above = state.forks.get(raw_id)
+            if above is not None:
+                _pass_on(state, found, above)
 
 
 def tables_restoring(state: State) -> frozenset[str]:

@@ -28,6 +28,7 @@ from metaservice.core.retention.kept import is_held, retain_us
 from metaservice.core.table.model import Entry
 from metaservice.service.decider.clocks import ClockGuard, Clocks, Uptime, unknown_uptime
 from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.forking import is_on
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
 from metaservice.service.retention.holders import given_up_us, tables_restoring, who_holds
@@ -318,7 +319,8 @@ class Housekeeping:
         if last is None:
             forget_us = dropped_us + self._forget_after_us()
             fork = self._state.forks.get(raw)
-            if fork is not None and self._state.branches.find(fork.branch) is not None:
+            branch = None if fork is None else self._state.branches.find(fork.branch)
+            if fork is not None and branch is not None and is_on(fork, branch):
                 return now_us + self._forget_after_us()  # the table stays dropped on its branch
             if forget_us <= now_us:
                 self._state.batch.delete(keys.dropped_key(raw))
@@ -329,8 +331,11 @@ class Housekeeping:
             yield from self._purge_entries(raw, now_us)
             return 0
         meta, fork = decode_table(last[1]), self._state.forks.get(raw)
-        if any(raw in (other.base, other.root) and not other.is_gone for other in self._state.forks.values()):
-            return 0  # they have its entries, or files in its folder
+        if any(
+            raw in (other.base, other.root, other.successor) and not other.is_gone
+            for other in self._state.forks.values()
+        ):
+            return 0  # they have its entries, files in its folder, or files that it has since a refresh
         purge_us = dropped_us + (0 if fork is not None and fork.branch else retain_us(meta.properties))
         if purge_us <= now_us and not self._state.pins.held(meta.table_id):
             self._state.batch.put(keys.drop_begun_key(raw), b"")  # the next round finds it durable

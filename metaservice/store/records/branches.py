@@ -18,7 +18,8 @@ class Fork:
 
     `root` is the table that has no base; the files of all its forks lie in its folder. `branch` is empty for a clone.
     `holds`: older versions of the base of which the fork restored files. `is_gone`: its records are
-    purged; it still says in whose folder its files were.
+    purged; it still says in whose folder its files were. `successor`: the table that has its
+    files since a merge or refresh, in these versions of it.
     """
 
     raw_id: bytes
@@ -33,6 +34,8 @@ class Fork:
     is_merged: bool = False
     left_out: tuple[int, ...] = ()  # of a merged fork: its versions whose files no other table has
     is_gone: bool = False
+    successor: bytes = b""
+    successor_versions: tuple[int, int] = (0, 0)  # the first and the last
 
 
 def encode_branch(branch: Branch) -> bytes:
@@ -76,6 +79,9 @@ def encode_fork(fork: Fork) -> bytes:
         is_merged=fork.is_merged,
         left_out=fork.left_out,
         is_gone=fork.is_gone,
+        successor=fork.successor,
+        successor_first=fork.successor_versions[0],
+        successor_last=fork.successor_versions[1],
     ).SerializeToString()
 
 
@@ -94,6 +100,8 @@ def decode_fork(raw_id: bytes, raw: bytes) -> Fork:
         record.is_merged,
         tuple(record.left_out),
         record.is_gone,
+        record.successor,
+        (record.successor_first, record.successor_last),
     )
 
 

@@ -2021,7 +2021,7 @@ Global___MergeBranchRequest: _TypeAlias = MergeBranchRequest  # noqa: Y015
 
 @_typing.final
 class MergedTable(_message.Message):
-    """What a merge does to a table, or why it can't."""
+    """What a merge does to a table of the parent, or a refresh to one of the branch; or why it can't."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2038,11 +2038,11 @@ class MergedTable(_message.Message):
     name: _builtins.str
     """Its name in the parent."""
     table_id: _builtins.str
-    """The parent's table."""
+    """The parent's table. After a refresh that of the branch, which has a new id."""
     commits: _builtins.int
-    """Commits that the parent gets."""
+    """Commits that the table gets."""
     version: _builtins.int
-    """The parent's last version after them."""
+    """Its last version after them."""
     fast_forward: _builtins.bool
     """The parent's table was as the branch found it: its commits are appended as they are."""
     branch_version: _builtins.int
@@ -2053,7 +2053,7 @@ class MergedTable(_message.Message):
     """The same for people."""
     @_builtins.property
     def conflict(self) -> _common_pb2.Conflict:
-        """The first conflict, of a merge that is refused."""
+        """The first conflict, if the merge or refresh is refused."""
 
     @_builtins.property
     def checks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -2116,6 +2116,78 @@ class MergeBranchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MergeBranchResponse: _TypeAlias = MergeBranchResponse  # noqa: Y015
+
+@_typing.final
+class RefreshBranchRequest(_message.Message):
+    """Request of RefreshBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    txn_id: _builtins.str
+    """A UUIDv7, chosen by the client: the id of the transaction. The same request again returns the same answer."""
+    name: _builtins.str
+    """The branch."""
+    validate_only: _builtins.bool
+    """Answer what a refresh would do, and change nothing."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """The caller."""
+
+    def __init__(
+        self,
+        *,
+        txn_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        principal: _common_pb2.Principal | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "principal", b"principal", "txn_id", b"txn_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefreshBranchRequest: _TypeAlias = RefreshBranchRequest  # noqa: Y015
+
+@_typing.final
+class RefreshBranchResponse(_message.Message):
+    """Answer of RefreshBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFRESHED_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
+    COMMIT_TIME_US_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    refreshed: _builtins.bool
+    """Whether the branch was refreshed, or would be."""
+    commit_time_us: _builtins.int
+    """Time of the commits on the branch."""
+    left_out: _builtins.int
+    """Further tables that this answer has no room for."""
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___MergedTable]:
+        """The tables that changed on the branch, by name; those that stop the refresh come first."""
+
+    def __init__(
+        self,
+        *,
+        refreshed: _builtins.bool = ...,
+        tables: _abc.Iterable[Global___MergedTable] | None = ...,
+        commit_time_us: _builtins.int = ...,
+        left_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_us", b"commit_time_us", "left_out", b"left_out", "refreshed", b"refreshed", "tables", b"tables"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefreshBranchResponse: _TypeAlias = RefreshBranchResponse  # noqa: Y015
 
 @_typing.final
 class CloneTableRequest(_message.Message):

@@ -150,6 +150,11 @@ class CatalogServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchResponse.FromString,
                 _registered_method=True)
+        self.RefreshBranch = channel.unary_unary(
+                '/laketx.v1.CatalogService/RefreshBranch',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.RefreshBranchRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.RefreshBranchResponse.FromString,
+                _registered_method=True)
         self.CloneTable = channel.unary_unary(
                 '/laketx.v1.CatalogService/CloneTable',
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CloneTableRequest.SerializeToString,
@@ -322,6 +327,13 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RefreshBranch(self, request, context):
+        """Makes a branch leave its parent anew, now, with what was committed on it on top; or changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CloneTable(self, request, context):
         """Makes a table that begins as another table is at a version. Nothing is copied.
         """
@@ -446,6 +458,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.MergeBranch,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchResponse.SerializeToString,
+            ),
+            'RefreshBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.RefreshBranch,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.RefreshBranchRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.RefreshBranchResponse.SerializeToString,
             ),
             'CloneTable': grpc.unary_unary_rpc_method_handler(
                     servicer.CloneTable,
@@ -1075,6 +1092,33 @@ class CatalogService:
             '/laketx.v1.CatalogService/MergeBranch',
             protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RefreshBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/RefreshBranch',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.RefreshBranchRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.RefreshBranchResponse.FromString,
             options,
             channel_credentials,
             insecure,

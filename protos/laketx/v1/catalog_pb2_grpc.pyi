@@ -79,6 +79,8 @@ class CatalogServiceStub:
     """Drops a branch with what was committed on it."""
     MergeBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]
     """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
+    RefreshBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.RefreshBranchRequest, _catalog_pb2.RefreshBranchResponse]
+    """Makes a branch leave its parent anew, now, with what was committed on it on top; or changes nothing."""
     CloneTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CloneTableRequest, _catalog_pb2.CloneTableResponse]
     """Makes a table that begins as another table is at a version. Nothing is copied."""
 
@@ -133,6 +135,8 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """Drops a branch with what was committed on it."""
     MergeBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]  # type: ignore[assignment]
     """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
+    RefreshBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.RefreshBranchRequest, _catalog_pb2.RefreshBranchResponse]  # type: ignore[assignment]
+    """Makes a branch leave its parent anew, now, with what was committed on it on top; or changes nothing."""
     CloneTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CloneTableRequest, _catalog_pb2.CloneTableResponse]  # type: ignore[assignment]
     """Makes a table that begins as another table is at a version. Nothing is copied."""
 
@@ -322,6 +326,14 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.MergeBranchResponse, _abc.Awaitable[_catalog_pb2.MergeBranchResponse]]:
         """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
+
+    @_abc_1.abstractmethod
+    def RefreshBranch(
+        self,
+        request: _catalog_pb2.RefreshBranchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.RefreshBranchResponse, _abc.Awaitable[_catalog_pb2.RefreshBranchResponse]]:
+        """Makes a branch leave its parent anew, now, with what was committed on it on top; or changes nothing."""
 
     @_abc_1.abstractmethod
     def CloneTable(

@@ -10,6 +10,7 @@ SERVICE = "metaservice/service/"
 PURGE = ("tests/branches/test_purge.py",)
 HISTORIES = ("tests/branches/test_histories.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
+REFRESH = ("tests/branches/test_refresh.py",)
 CONFLICTS = ("tests/branches/test_conflicts.py",)
 SIMULATION = ("tests/simulation/test_simulation.py",)
 CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
@@ -88,8 +89,8 @@ BUGS: Final = (
         SERVICE + "decider/forking.py",
         (
             (
-                "    return fork.branch == branch.name and keys.uuid_text(fork.raw_id) == ",
-                "    return fork.branch == branch.name or keys.uuid_text(fork.raw_id) == ",
+                "    return fork.branch == branch.name and fork.raw_id == ",
+                "    return fork.branch == branch.name or fork.raw_id == ",
             ),
         ),
         OF_SERVICE,
@@ -98,6 +99,35 @@ BUGS: Final = (
         "a merge counts one restore of a file where there were two",
         SERVICE + "decider/state.py",
         (("self._restored_now.get(key) or self.store.get(key)", "self.store.get(key)"),),
+        PURGE,
+    ),
+    Bug(
+        "a table that was dropped on a branch is back after a refresh",
+        SERVICE + "branch/refreshing.py",
+        (("state.put_fork(replace(dropped, raw_id=raw_id, holds=(), is_gone=True))", "pass"),),
+        REFRESH,
+    ),
+    Bug(
+        "files that a pin holds of before a refresh are purged with the branch",
+        SERVICE + "retention/housekeeping.py",
+        (("raw in (other.base, other.root, other.successor) and", "raw in (other.base, other.root) and"),),
+        REFRESH,
+    ),
+    Bug(
+        "a refreshed branch forgets what its commits had read",
+        SERVICE + "commit/outcomes.py",
+        (
+            (
+                "        if fork.branch and commit.change.logical:\n",
+                "        if fork.branch and commit.rebased_over == 0:\n",
+            ),
+        ),
+        REFRESH,
+    ),
+    Bug(
+        "a merge purges what a clone of the branch's table shows",
+        SERVICE + "retention/holders.py",
+        (("        if versions:\n", "        if versions and raw_id == fork.base:\n"),),
         PURGE,
     ),
     Bug(
@@ -131,14 +161,14 @@ BUGS: Final = (
     ),
     Bug(
         "a merge gets a time before that of the parent's newest commit",
-        SERVICE + "branch/merging.py",
+        SERVICE + "branch/branch_replay.py",
         (("next_commit_time(self._clocks.now_us(), last_us, state.answered_us)", "self._clocks.now_us()"),),
         SIMULATION,
     ),
     Bug(
         "a merge is done again when its answer was lost",
-        SERVICE + "branch/merging.py",
-        (("        state.put_txn(txn)\n", ""),),
+        SERVICE + "branch/branch_replay.py",
+        (("        self._state.put_txn(txn)\n", ""),),
         SIMULATION,
     ),
     Bug(
@@ -177,7 +207,7 @@ BUGS: Final = (
     Bug(
         "a merge changes a table whose checks nobody ran",
         SERVICE + "branch/merging.py",
-        (("        refuse_unchecked(replayed, request.checked)\n", ""),),
+        (("        refuse_unchecked(merged, request.checked)\n", ""),),
         OF_SERVICE,
     ),
     Bug(

@@ -1429,6 +1429,9 @@ class ForkRecord(_message.Message):
     IS_MERGED_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
     IS_GONE_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIRST_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_LAST_FIELD_NUMBER: _builtins.int
     base: _builtins.bytes
     """The table that it has its past from."""
     version: _builtins.int
@@ -1447,6 +1450,12 @@ class ForkRecord(_message.Message):
     """Whether it was merged."""
     is_gone: _builtins.bool
     """Whether its other records are purged."""
+    successor: _builtins.bytes
+    """The table that has its files since a merge or refresh."""
+    successor_first: _builtins.int
+    """The first version of that table that came from it."""
+    successor_last: _builtins.int
+    """The last one."""
     @_builtins.property
     def holds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Older versions of the base of which it restored files."""
@@ -1469,10 +1478,13 @@ class ForkRecord(_message.Message):
         is_merged: _builtins.bool = ...,
         left_out: _abc.Iterable[_builtins.int] | None = ...,
         is_gone: _builtins.bool = ...,
+        successor: _builtins.bytes = ...,
+        successor_first: _builtins.int = ...,
+        successor_last: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "branch", b"branch", "holds", b"holds", "is_dropped", b"is_dropped", "is_gone", b"is_gone", "is_merged", b"is_merged", "left_out", b"left_out", "root", b"root", "schema_version", b"schema_version", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "branch", b"branch", "holds", b"holds", "is_dropped", b"is_dropped", "is_gone", b"is_gone", "is_merged", b"is_merged", "left_out", b"left_out", "root", b"root", "schema_version", b"schema_version", "successor", b"successor", "successor_first", b"successor_first", "successor_last", b"successor_last", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

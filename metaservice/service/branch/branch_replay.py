@@ -1,0 +1,158 @@
+"""The changes of a branch on top of its parent's present, decided for all its tables; nothing is written.
+
+A merge writes them to the parent. A refresh writes them to new forks of the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from metaservice.core.clock import next_commit_time
+from metaservice.core.commit.rebase import Author, commit_on_top
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, TxnTable, end
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.branches import Branch, off_branch, on_branch
+from metaservice.core.table.meta import Alteration, TableMeta
+from metaservice.core.table.model import Change, Operation, Principal, Read, TableCommit
+from metaservice.service.branch.replay import Replay, Replayed
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.forking import is_on
+from metaservice.service.decider.naming import check_free
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.state import State
+from metaservice.store import keys
+from metaservice.store.records.branches import Fork
+
+ReadsUnder = Callable[[Sequence[bytes], TableMeta], tuple[Read, ...]]  # the wire's messages, of a table
+
+
+@dataclass(slots=True)
+class Merged:
+    """What a merge or a refresh did, would do, or why it can't."""
+
+    is_done: bool
+    tables: list[Replayed] = field(default_factory=list)
+    time_us: int = 0
+
+
+class BranchReplay:
+    """Decides what becomes of the commits of a branch. Runs on the decider's thread, whole."""
+
+    def __init__(self, decider: Decider, clocks: Clocks, reads_under: ReadsUnder) -> None:
+        self._decider = decider
+        self._clocks = clocks
+        self._reads_under = reads_under
+
+    @property
+    def _state(self) -> State:
+        return self._decider.state
+
+    def find_done(self, txn_id: str, digest: bytes) -> Merged | None:
+        """The answer to a repeat of what is done. Tables that were dropped since are left out."""
+        txn = self._state.find_txn(txn_id)
+        if txn is None:
+            return None
+        if txn.begin_digest != digest:
+            raise invalid("TRANSACTION_ID_REUSED", txn_id=txn_id)
+        merged = Merged(is_done=True, time_us=txn.commit_time_us)
+        for table_id in dict.fromkeys(outcome.table_id for outcome in txn.outcomes):
+            done = tuple(outcome for outcome in txn.outcomes if outcome.table_id == table_id)
+            table = self._state.tables.get(table_id)
+            if table is not None:
+                is_forward = not any(outcome.rebased_over for outcome in done)  # a replay passes the parent's commits
+                merged.tables.append(Replayed(table, table.meta.name, is_forward=is_forward, done=done))
+        merged.tables.sort(key=lambda part: part.name)
+        return merged
+
+    def decide(self, branch: Branch, tables: Sequence[TableState], txn: Txn) -> Merged:
+        """The commits of all tables with the transaction as their author, or why there are none."""
+        state = self._state
+        self._check_closed(branch, tables)
+        state.flush()
+        pairs = [(table, self.parent_of(table.fork)) for table in tables]
+        parents = [parent for _, parent in pairs if parent is not None]
+        last_us = max([table.last_time_us for table in (*parents, *tables)], default=0)
+        time_us = txn.begin_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
+        replayed = []
+        for table, parent in pairs:
+            if table.fork is None:
+                replayed.append(self._new_table(branch, table, txn, time_us))
+            elif table.head == table.fork.version:
+                continue
+            elif parent is None:
+                refusal = MetaError(ErrorKind.BLOCKED, "MERGE_PARENT_DROPPED", table=table.meta.name)
+                replayed.append(Replayed(table, off_branch(table.meta.name), refusal=refusal))
+            else:
+                reads_of = self._reads_of(parent)
+                replayed.append(Replay(state, table, parent, reads_of, txn).run(branch.name, time_us))
+        for fork in self.drops(branch):
+            parent = self.parent_of(fork)
+            if parent is not None and parent.head != fork.version:
+                refusal = MetaError(
+                    ErrorKind.BLOCKED, "MERGE_NEEDS_UNCHANGED_PARENT", table=parent.meta.name, operation="drop"
+                )
+                replayed.append(Replayed(parent, parent.meta.name, refusal=refusal))
+        replayed.sort(key=lambda part: part.name)
+        return Merged(not any(part.fails for part in replayed), replayed, time_us)
+
+    def _check_closed(self, branch: Branch, tables: Sequence[TableState]) -> None:
+        on_it = {table.meta.table_id for table in tables}
+        busy = [txn.txn_id for txn in self._state.open.values() if not on_it.isdisjoint(txn.tables)]
+        if busy:
+            raise MetaError(ErrorKind.BLOCKED, "BRANCH_IN_USE", branch=branch.name, open=len(busy), txn_id=min(busy))
+
+    def _reads_of(self, parent: TableState) -> Callable[[Sequence[bytes]], tuple[Read, ...]]:
+        return lambda messages: self._reads_under(messages, parent.meta)
+
+    def parent_of(self, fork: Fork | None) -> TableState | None:
+        """The table that a fork is of, unless it was dropped."""
+        return None if fork is None else self._state.tables.get(keys.uuid_text(fork.base))
+
+    def drops(self, branch: Branch) -> list[Fork]:
+        """The forks that were dropped on the branch."""
+        dropped = [fork for fork in self._state.forks.values() if fork.is_dropped and not fork.is_merged]
+        return [fork for fork in dropped if is_on(fork, branch)]
+
+    def _new_table(self, branch: Branch, table: TableState, txn: Txn, time_us: int) -> Replayed:
+        """A table that was made on the branch gets its name in the parent, by an ALTER."""
+        name = on_branch(off_branch(table.meta.name), branch.parent)
+        merged = Replayed(table, name, is_forward=True)
+        try:
+            check_free(self._state, name, table.meta.table_id)
+            alteration = Alteration(name=name)
+            change = Change(
+                table.meta.table_id, Operation.ALTER, table.head, alteration=alteration, changes_data=False, key_sets=()
+            )
+            author, snapshots = Author(txn.txn_id, txn.principal), self._state.snapshots(table)
+            commit = commit_on_top(change, table.meta, (), snapshots, author, table.head, time_us)
+            merged.commits = [(commit, txn)]  # type: ignore[list-item]  # an ALTER has no lineage to lose
+        except MetaError as refusal:
+            merged.refusal = refusal
+        return merged
+
+    def succeed(self, fork: Fork, part: Replayed | None, successor: bytes) -> None:
+        """Notes of a fork which table has its commits now."""
+        left_out = () if part is None else part.left_out
+        given = replace(fork, is_merged=True, left_out=left_out)
+        if part is not None and part.commits:
+            versions = part.commits[0][0].version, part.commits[-1][0].version
+            given = replace(given, successor=successor, successor_versions=versions)
+        self._state.put_fork(given)
+
+    def end(self, txn: Txn, commits: Sequence[TableCommit], time_us: int) -> None:
+        """Ends the transaction with what was written."""
+        txn.outcomes = tuple(
+            TableOutcome(commit.change.table_id, commit.version, commit.change.logical, commit.rebased_over)
+            for commit in commits
+        )
+        txn.tables = {part.table_id: TxnTable(part.table_id, Operation.CUSTOM, 0, 0) for part in txn.outcomes}
+        txn.commit_time_us = time_us
+        end(txn, TxnEvent.WIN, time_us)
+        self._state.put_txn(txn)
+
+
+def transaction(txn_id: str, principal: Principal, message: str, begin_us: int, digest: bytes) -> Txn:
+    """The transaction of a merge or a refresh."""
+    return Txn(txn_id, {}, principal, message, {}, begin_us, digest)

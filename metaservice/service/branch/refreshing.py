@@ -1,0 +1,126 @@
+"""Refresh: a branch leaves its parent anew, now, and what was committed on it follows on top.
+
+Each table with commits on the branch gets a new fork, at the parent's newest version, with the commits that a merge
+would give to the parent. The old forks go: their ids name nothing any more, so no version is taken for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from metaservice.core.commit.transaction import Txn, check_txn_age
+from metaservice.core.table.branches import Branch, off_branch, on_branch
+from metaservice.core.table.model import Principal, TableCommit
+from metaservice.service.branch.branch_replay import BranchReplay, Merged, ReadsUnder, transaction
+from metaservice.service.branch.branches import check_childless, put_branch, tables_on
+from metaservice.service.branch.replay import Replayed
+from metaservice.service.commit.dropping import forget_table
+from metaservice.service.commit.outcomes import Outcomes
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.forking import fork_id, get_branch, make_fork
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.state import State
+from metaservice.store import keys
+
+MESSAGE = "refresh of the branch "
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRequest:
+    """A request for a refresh."""
+
+    txn_id: str
+    name: str
+    principal: Principal
+    digest: bytes
+    validate_only: bool = False
+
+
+class Refreshing:
+    """The use case. Runs on the decider's thread, whole."""
+
+    def __init__(
+        self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
+    ) -> None:
+        self._decider = decider
+        self._transactions = transactions
+        self._clocks = clocks
+        self._keep_ms = keep_ms
+        self._replay = BranchReplay(decider, clocks, reads_under)
+        self._outcomes = Outcomes(decider, clocks)
+
+    @property
+    def _state(self) -> State:
+        return self._decider.state
+
+    def refresh(self, request: RefreshRequest) -> Merged:
+        state, now_us = self._state, self._clocks.now_us()
+        done = self._replay.find_done(request.txn_id, request.digest)
+        if done is not None:
+            for replayed in done.tables:
+                replayed.name = self._name_in_parent(replayed.table)
+            return done
+        check_txn_age(request.txn_id, now_us // 1000, self._keep_ms, state.forgotten_ms)
+        self._transactions.check_room()
+        branch = get_branch(state, request.name)
+        check_childless(state, branch)
+        tables = tables_on(state, branch)
+        txn = transaction(request.txn_id, request.principal, f"{MESSAGE}{branch.name}", now_us, request.digest)
+        decided = self._replay.decide(branch, tables, txn)
+        made_on_it = {table.meta.table_id for table in tables if table.fork is None}
+        forks = [part for part in decided.tables if part.fails or part.table.meta.table_id not in made_on_it]
+        refreshed = Merged(decided.is_done, forks, decided.time_us)
+        if refreshed.is_done and not request.validate_only:
+            self._write(branch, tables, txn, refreshed)
+        return refreshed
+
+    def _name_in_parent(self, table: TableState) -> str:
+        parent = self._replay.parent_of(table.fork)
+        return off_branch(table.meta.name) if parent is None else parent.meta.name
+
+    def _write(self, branch: Branch, tables: Sequence[TableState], txn: Txn, refreshed: Merged) -> None:
+        """One batch."""
+        state, now_us = self._state, self._clocks.now_us()
+        later = replace(branch, time_us=max(refreshed.time_us, now_us))
+        state.note_answered(later.time_us)
+        by_parent = {part.table.raw_id: part for part in refreshed.tables}
+        drops = self._replay.drops(branch)
+        for table in tables:  # names are free before they are given again
+            if table.fork is not None:
+                successor = fork_id(later, table.fork.base)
+                self._replay.succeed(table.fork, by_parent.get(table.fork.base), successor)
+                forget_table(state, table, now_us)
+        given = {table.fork.base: table.next_row_id for table in tables if table.fork is not None}
+        commits = [
+            commit
+            for part in refreshed.tables
+            if part.commits
+            for commit in self._fork_anew(later, part, given[part.table.raw_id])
+        ]
+        self._replay.end(txn, commits, refreshed.time_us)
+        for dropped in drops:
+            raw_id = fork_id(later, dropped.base)
+            state.put_fork(replace(dropped, raw_id=raw_id, holds=(), is_gone=True))
+            state.batch.put(keys.dropped_key(raw_id), keys.encode_version(max(now_us, state.newest_us)))
+        put_branch(state, later)
+
+    def _fork_anew(self, branch: Branch, part: Replayed, next_row_id: int) -> list[TableCommit]:
+        """A fork of the parent's newest version with the commits; the answer names it then."""
+        state, parent = self._state, part.table
+        name = on_branch(off_branch(parent.meta.name), branch.name)
+        table_id = keys.uuid_text(fork_id(branch, parent.raw_id))
+        table = make_fork(state, parent, parent.head, table_id, name, branch.name)
+        table.next_row_id = max(table.next_row_id, next_row_id)
+        state.row_ids_given.add(table_id)
+        commits = []
+        for commit, author in part.commits:
+            commit.change = replace(commit.change, table_id=table_id)
+            if commit.meta is not None:
+                commit.meta = replace(commit.meta, table_id=table_id, name=name)
+            self._outcomes.write(author, commit)
+            commits.append(commit)
+        part.table = table
+        return commits
