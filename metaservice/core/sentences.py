@@ -97,6 +97,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "NAMESPACE_UNKNOWN": "no namespace has that name: create it, or list the namespaces",
     "NOT_ADOPTABLE": "only a blind INSERT that lost can be adopted: write again",
     "NOT_LEADER": "another process leads: repeat the call there, or here when this one leads",
+    "ONLY_BY_MERGE": "the table takes no direct commits: make a branch, change the table there, and merge it",
     "OPERATION_INVALID": "the operation is unknown, or not allowed here: use another operation",
     "PAGE_SIZE_INVALID": "the page size is out of range: leave it out for the default",
     "PAGE_TOKEN_INVALID": "the page token belongs to another list: start again from the first page",

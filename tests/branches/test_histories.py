@@ -16,7 +16,8 @@ import pytest
 
 from laketx import Lake, MergeRefusedError, connect
 from laketx.table import Table
-from metaservice.client import GoneError
+from metaservice.client import BlockedError, GoneError
+from protos.laketx.v1 import common_pb2
 
 Row = dict[str, Any]
 Rows = dict[int, Row]
@@ -27,6 +28,7 @@ TABLES = {
     "shop.plain": {},
 }
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.int32(), "v": pa.int64()})
+REWRITES = (common_pb2.OPERATION_MINOR_COMPACT, common_pb2.OPERATION_MAJOR_COMPACT)
 PROFILES = ("maxcompute", "row_level", "delta_serializable")
 
 
@@ -81,8 +83,10 @@ class World:
         self.merged = self.refused = self.forward = self.refreshed = 0
         self.left_before: dict[str, Line] = {}
         profile = self.chance.choice(PROFILES)
+        self.guarded = self.chance.choice(["", "", *TABLES])  # it takes commits by merges alone
         for name, options in TABLES.items():
-            lake.create_table(name, "id bigint, p int, v bigint", profile=profile, **options)  # type: ignore[arg-type]
+            given = {"write.only_by_merge": "true"} if name == self.guarded else {}
+            lake.create_table(name, "id bigint, p int, v bigint", profile=profile, properties=given, **options)  # type: ignore[arg-type]
             self.lines[""][name] = Line(name, at={0: {}})
 
     # -- lines
@@ -111,7 +115,11 @@ class World:
             self.insert: 8, self.update: 5, self.delete: 4, self.overwrite: 2, self.compact: 3, self.restore: 1,
             self.branch: 4, self.merge: 4, self.refresh: 3, self.drop: 1, self.clone: 1, self.look: 5,
         }  # fmt: skip
-        self.chance.choices(list(weights), list(weights.values()))[0]()
+        try:
+            self.chance.choices(list(weights), list(weights.values()))[0]()
+        except BlockedError as refusal:
+            if refusal.reason != "ONLY_BY_MERGE" or not self.guarded:
+                raise
 
     def insert(self) -> None:
         line = self.some_line()
@@ -313,6 +321,13 @@ class World:
         for line in self.clones:
             for version in line.at:
                 self.check(line, version)
+        if self.guarded:
+            commits = list(self.lake.client.list_versions(self.lake.table(self.guarded).table_id))
+            assert all(
+                "laketx.branch" in each.properties
+                for each in commits
+                if each.version and each.operation not in REWRITES
+            )
         problems = [problem for part in self.lake.client.check() for problem in part.problems]
         assert problems == []
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.model import Principal
+from metaservice.core.table.meta import Alteration, TableMeta
+from metaservice.core.table.model import COMPACTIONS, Operation, Principal
+from metaservice.core.table.properties import ONLY_BY_MERGE
+from metaservice.core.table.staged_names import is_unborn
 
 AT: Final = "@"
 BRANCH_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
@@ -56,6 +59,20 @@ def check_same_branch(name: str, new_name: str) -> None:
     """Refuses a rename of a table on a branch, or onto one: the parent's table would not be found by its name."""
     if branch_of(name) or branch_of(new_name):
         raise MetaError(ErrorKind.BLOCKED, "RENAME_ON_BRANCH", name=name, new_name=new_name)
+
+
+def check_direct(meta: TableMeta, operation: Operation, alteration: Alteration | None = None) -> None:
+    """Refuses a commit to a table that takes them only by the merge of a branch.
+
+    Table services may rewrite its files, and an ALTER may change what is no column. A statement that makes the table
+    may fill it.
+    """
+    if meta.properties.get(ONLY_BY_MERGE) != "true" or branch_of(meta.name) or is_unborn(meta.name):
+        return
+    passes = operation in COMPACTIONS or operation is Operation.ALTER
+    if not passes or (alteration is not None and alteration.changes_schema):
+        facts = {"table": meta.name, "operation": operation.name.lower()}
+        raise MetaError(ErrorKind.BLOCKED, "ONLY_BY_MERGE", **facts)
 
 
 def unknown_branch(name: str) -> MetaError:

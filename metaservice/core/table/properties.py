@@ -17,6 +17,7 @@ from metaservice.core.table.view_definition import CANONICAL, QUERY, SOURCES, is
 USER_PREFIX: Final = "user."
 KEY_SCOPE: Final = "key.scope"
 TABLE, PARTITION = "table", "partition"  # its values
+ONLY_BY_MERGE: Final = "write.only_by_merge"
 APPEND_REBASE: Final = "iceberg.append_rebase"
 MERGE_CHECKS: Final = "merge.checks"
 _USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
@@ -280,6 +281,13 @@ PROPERTIES: Final = (
         "everything else.",
         choices=("auto", "fail", "resubmit", "rerun"),
         binds_writers=True,
+    ),
+    Property(
+        ONLY_BY_MERGE,
+        "false",
+        "Whether the table takes commits only by the merge of a branch. Table services still compact it, and ALTERs "
+        "still change what is no column.",
+        choices=("true", "false"),
     ),
     Property(
         "isolation.reads",

@@ -28,6 +28,7 @@ from metaservice.core.commit.transaction import (
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.core.retention.view_refreshes import check_begin, check_change
+from metaservice.core.table.branches import check_direct
 from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
@@ -130,6 +131,7 @@ class Transactions:
             _check_features(table, intent.operation, request.features)
         if meta.is_view:
             check_begin(meta, intent.operation, request.properties)
+        check_direct(meta, intent.operation)
         read = table.head if intent.read_version is None else intent.read_version
         if read > table.head:
             raise invalid("READ_VERSION_IN_FUTURE", read=read, head=table.head)
@@ -265,6 +267,7 @@ class Transactions:
             if change.app_versions and self._applied(table, change):
                 progress.applied.add(change.table_id)
                 continue
+            check_direct(table.meta, change.operation, change.alteration)
             refuse_changed(state, table, change.unchanged_since)
             if change.operation is Operation.RESTORE and change.restore_version >= 0:
                 state.check_retained(table, change.restore_version)
@@ -372,6 +375,7 @@ class Transactions:
         author, snapshots = Author(txn.txn_id, txn.principal), state.snapshots(table)
         if change.app_versions and self._applied(table, change):
             return nothing_new(table, change, author)
+        check_direct(table.meta, change.operation)
         check(change, table.meta, snapshots)
         decision = commit_on_top(change, table.meta, (), snapshots, author, table.head, time_us)
         if isinstance(decision, Conflict):

@@ -9,7 +9,7 @@ from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.transaction import Txn, txn_time_ms
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.branches import check_same_branch, unknown_branch
+from metaservice.core.table.branches import check_direct, check_same_branch, unknown_branch
 from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
@@ -180,6 +180,7 @@ class Catalog:
         if is_new:
             alteration = self._with_name(alteration, request.table_id)
         if is_new or validate_only:
+            check_direct(meta, Operation.ALTER, alteration)
             meta = meta.altered(alteration)  # what can't be altered so leaves no transaction behind
         if validate_only:
             return Altered(table.view()._replace(meta=meta))
