@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from laketx.branch import Branch, MergedTable, MergeRefusedError
+    from laketx.branch import Branch, MergedTable, MergeRefusedError, TableDiff
     from laketx.lake import Lake, connect
     from laketx.materialized_view import MaterializedView
     from laketx.schema import Schema
@@ -67,6 +67,7 @@ __all__ = [
     "Schema",
     "StaleError",
     "Table",
+    "TableDiff",
     "Transaction",
     "UnauthenticatedError",
     "UnavailableError",
@@ -86,6 +87,7 @@ _HOMES: Final = {
     "MergedTable": "laketx.branch",
     "Schema": "laketx.schema",
     "Table": "laketx.table",
+    "TableDiff": "laketx.branch",
     "connect": "laketx.lake",
 }
 

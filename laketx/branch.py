@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from laketx.merge_checks import CheckedLake, run_query
-from laketx.table import Table
+from laketx.table import HistoryEntry, Table, history_entry
 from metaservice.client import LakeTXError, MetaClient
+from metaservice.client.branch_diff import BranchedChanges, diff_branch, is_changed
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.values import moment_of
@@ -47,6 +48,42 @@ class MergedTable:
         reason = rule or table.reason
         message = table.conflict.message if lost else table.message
         return cls(table.name, table.commits, table.version, table.fast_forward, message, reason, table.branch_version)
+
+
+@dataclass(frozen=True, slots=True)
+class TableDiff:
+    """What changed in a table on a branch, and in the parent's table since the branch left; commits newest first.
+
+    `change` is new, dropped or changed. Rows and files are sums over the branch's commits without compactions: a row
+    that two commits changed counts twice. `columns` has a text for each column that was added, dropped or changed.
+    """
+
+    name: str
+    change: str
+    commits: list[HistoryEntry]
+    parent_commits: list[HistoryEntry]
+    rows_added: int
+    rows_removed: int
+    files_added: int
+    files_removed: int
+    columns: list[str]
+    parent_dropped: bool
+
+    @classmethod
+    def of(cls, diff: BranchedChanges) -> Self:
+        """Reads the client's answer."""
+        return cls(
+            diff.table.name,
+            diff.change,
+            [history_entry(commit) for commit in diff.commits],
+            [history_entry(commit) for commit in diff.parent_commits],
+            diff.total("rows_added"),
+            diff.total("rows_removed"),
+            diff.total("files_added"),
+            diff.total("files_removed"),
+            diff.columns,
+            diff.is_parent_dropped,
+        )
 
 
 class MergeRefusedError(LakeTXError):
@@ -146,7 +183,15 @@ class Branch:
     def changed(self) -> list[catalog_pb2.BranchTable]:
         """Returns the tables that were changed, made or dropped on the branch, beside those of the parent."""
         tables = self._lake.client.get_branch(self.name).tables
-        return [table for table in tables if _is_changed(table)]
+        return [table for table in tables if is_changed(table)]
+
+    def diff(self) -> list[TableDiff]:
+        """Returns what changed on the branch and in its parent since, for each table that changed on the branch.
+
+        for table in branch.diff():
+            print(table.name, len(table.commits), len(table.parent_commits), table.columns)
+        """
+        return [TableDiff.of(diff) for diff in diff_branch(self._lake.client, self.name)]
 
     def merge(
         self, *, checks: Sequence[Check] = (), keep: bool = False, dry_run: bool = False, txn_id: str | None = None
@@ -242,10 +287,6 @@ class Branch:
 
 def _conflicts(tables: Sequence[MergedTable]) -> str:
     return "; ".join(f"{table.name}: {table.conflict}" for table in tables if table.reason)
-
-
-def _is_changed(table: catalog_pb2.BranchTable) -> bool:
-    return table.dropped or not table.parent_table_id or table.head_version > table.base_version
 
 
 def _is_in(name: str, namespace: str) -> bool:

@@ -293,7 +293,7 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, Verbs[Commit]):
         for one in self.lake.client.list_versions(self.table_id, page_size=min(limit or 500, 500)):
             if limit is not None and len(found) >= limit:
                 break
-            found.append(_history_entry(one))
+            found.append(history_entry(one))
         return found
 
     def clone(self, new_name: str, *, version: int | None = None) -> Table:
@@ -430,7 +430,7 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, Verbs[Commit]):
         return catalog_writes.run_catalog_write(planned, options)
 
 
-def _history_entry(one: read_pb2.Version) -> HistoryEntry:
+def history_entry(one: read_pb2.Version) -> HistoryEntry:
     return HistoryEntry(
         version=one.version,
         time=moment_of(one.commit_time_us),

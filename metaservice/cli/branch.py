@@ -1,4 +1,4 @@
-"""`laketx branch`: make, list, look at, merge, refresh, extend and drop branches."""
+"""`laketx branch`: make, list, look at, compare, merge, refresh, extend and drop branches."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, comment_option, dry_run_option, warehouse_option
 from metaservice.cli.plugins import later
 from metaservice.cli.values import duration_text, to_second
+from metaservice.client.branch_diff import BranchedChanges, diff_branch
 from protos.laketx.v1 import catalog_pb2
 
 KEEP_S_MAX = 366 * 86_400
@@ -37,6 +38,15 @@ MERGE_COLUMNS = (
     Column("commits", right=True),
     Column("version", right=True),
     Column("merge", folds=True),
+)
+DIFF_COLUMNS = (
+    Column("table"),
+    Column("change"),
+    Column("commits", right=True),
+    Column("parent's", right=True),
+    Column("rows", right=True),
+    Column("files", right=True),
+    Column("columns", folds=True),
 )
 REFRESH_COLUMNS = (*MERGE_COLUMNS[:-1], Column("refresh", folds=True))
 
@@ -102,6 +112,41 @@ def what_happened(table: catalog_pb2.BranchTable) -> str:
         return "new"
     commits = table.head_version - table.base_version
     return f"{commits} commits" if commits > 1 else "1 commit" if commits else "unchanged"
+
+
+@command("diff", GROUP)
+@branch_argument
+def run_diff(session: Session, name: str) -> None:
+    """Show what changed on a branch, and in its parent since the branch left.
+
+    laketx branch diff etl
+    Rows and files are sums over the branch's commits without compactions. Columns: `+` added, `-` dropped, `~` changed.
+    """
+    diffs = diff_branch(session.client, name)
+    if session.as_json:
+        session.show_json(list(map(diff_fields, diffs)))
+    else:
+        session.show_rows(DIFF_COLUMNS, map(diff_row, diffs))
+
+
+def diff_row(diff: BranchedChanges) -> Row:
+    rows = f"+{diff.total('rows_added')} -{diff.total('rows_removed')}"
+    files = f"+{diff.total('files_added')} -{diff.total('files_removed')}"
+    above = "dropped" if diff.is_parent_dropped else len(diff.parent_commits)
+    return diff.table.name, diff.change, len(diff.commits), above, rows, files, ", ".join(diff.columns)
+
+
+def diff_fields(diff: BranchedChanges) -> dict[str, object]:
+    totals = {count: diff.total(count) for count in ("rows_added", "rows_removed", "files_added", "files_removed")}
+    return {
+        "table": diff.table.name,
+        "change": diff.change,
+        "commits": diff.commits,
+        "parent_commits": diff.parent_commits,
+        "parent_dropped": diff.is_parent_dropped,
+        "columns": diff.columns,
+        **totals,
+    }
 
 
 @command("merge", GROUP)

@@ -11,6 +11,7 @@ PURGE = ("tests/branches/test_purge.py",)
 HISTORIES = ("tests/branches/test_histories.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
+MERGE_ALONE = ("tests/branches/test_only_by_merge.py",)
 CONFLICTS = ("tests/branches/test_conflicts.py",)
 SIMULATION = ("tests/simulation/test_simulation.py",)
 CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
@@ -129,6 +130,23 @@ BUGS: Final = (
         SERVICE + "retention/holders.py",
         (("        if versions:\n", "        if versions and raw_id == fork.base:\n"),),
         PURGE,
+    ),
+    Bug(
+        "a table that takes commits by merges alone takes a restore",
+        "metaservice/core/table/branches.py",
+        (
+            (
+                "passes = operation in COMPACTIONS or operation is Operation.ALTER",
+                "passes = operation in COMPACTIONS or operation in (Operation.ALTER, Operation.RESTORE)",
+            ),
+        ),
+        MERGE_ALONE,
+    ),
+    Bug(
+        "a transaction that was open when a table was protected commits to it",
+        SERVICE + "commit/transactions.py",
+        (("            check_direct(table.meta, change.operation, change.alteration)\n", ""),),
+        MERGE_ALONE,
     ),
     Bug(
         "a client that doesn't know forks writes into the wrong folder",
