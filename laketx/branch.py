@@ -11,6 +11,7 @@ from laketx.merge_checks import CheckedLake, run_query
 from laketx.table import HistoryEntry, Table, history_entry
 from metaservice.client import LakeTXError, MetaClient
 from metaservice.client.branch_diff import BranchedChanges, diff_branch, is_changed
+from metaservice.shared.table_patterns import is_among
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.values import moment_of
@@ -147,6 +148,11 @@ class Branch:
         """The comment that it was made with."""
         return self._meta.comment
 
+    @property
+    def limits(self) -> list[str]:
+        """The tables that it is limited to, by name or NAMESPACE.*; empty: it has all of them."""
+        return list(self._meta.tables)
+
     def named(self, table: str) -> str:
         """The name of a table on this branch."""
         if AT in table:
@@ -176,6 +182,7 @@ class Branch:
         else:
             listed = self._lake.client.list_tables(namespace=namespace)
             above = [table.name for table in listed if table.create_time_us <= self._meta.time_us]
+        above = [name for name in above if not self.limits or is_among(name, self.limits)]
         dropped = {table.name for table in own if table.dropped}
         added = {table.name for table in own if not table.dropped and _is_in(table.name, namespace)}
         return sorted({name for name in above if name not in dropped} | added)

@@ -261,7 +261,15 @@ class Lake(KnowsForeignCalls, Connection):
 
     # ----------------------------------------------------------------------------------------------------- branches
 
-    def branch(self, name: str, *, parent: str = "", keep: timedelta | None = None, comment: str = "") -> Branch:
+    def branch(
+        self,
+        name: str,
+        *,
+        parent: str = "",
+        keep: timedelta | None = None,
+        comment: str = "",
+        tables: Sequence[str] = (),
+    ) -> Branch:
         """Returns the branch of that name; makes it if there is none: every table as it is now, to change apart.
 
             branch = lake.branch("etl")
@@ -269,7 +277,8 @@ class Lake(KnowsForeignCalls, Connection):
             branch.merge()
 
         Nothing is copied. A branch of another branch names it as `parent`. A new branch ends by itself after `keep`, by
-        default 7 days. A branch that is there stays as it is, whatever else is given.
+        default 7 days. `tables` limits it, and what it holds, to tables by name or `NAMESPACE.*`. A branch that is
+        there stays as it is, whatever else is given.
 
         Raises InvalidError for a wrong name, NotFoundError for an unknown parent.
         """
@@ -277,7 +286,8 @@ class Lake(KnowsForeignCalls, Connection):
             return Branch(self, self.client.get_branch(name).branch)
         except NotFoundError:
             keep_ms = 0 if keep is None else int(keep.total_seconds() * 1000)
-            return Branch(self, self.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment))
+            made = self.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment, tables=tables)
+            return Branch(self, made)
 
     def branches(self) -> list[str]:
         """Returns the names of all branches, in order."""

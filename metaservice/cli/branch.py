@@ -24,7 +24,8 @@ COLUMNS = (
     Column("left at (UTC)", rank=1),
     Column("ends in", rank=2, right=True),
     Column("who", rank=3),
-    Column("comment", rank=4, folds=True),
+    Column("tables", rank=4, folds=True),
+    Column("comment", rank=5, folds=True),
 )
 TABLE_COLUMNS = (
     Column("table"),
@@ -58,14 +59,17 @@ branch_argument = click.argument("name", metavar="BRANCH", type=BRANCH, help="Na
 @click.argument("name", metavar="BRANCH", help="Name of the branch: letters, digits, `_` and `-`.")
 @click.option("--parent", type=BRANCH, default="", help="The branch that it leaves; default: the lake itself.")
 @click.option("--keep", type=seconds(1, KEEP_S_MAX), help="How many seconds it lives (default a week).")
+@click.option("--tables", multiple=True, help="Limit it to this table, or to NAMESPACE.*; may be repeated.")
 @comment_option
-def run_create(session: Session, name: str, parent: str, keep: float | None, comment: str) -> None:
+def run_create(
+    session: Session, name: str, parent: str, keep: float | None, tables: tuple[str, ...], comment: str
+) -> None:
     """Make a branch: every table as it is now. Nothing is copied.
 
-    laketx branch create etl
+    laketx branch create etl --tables 'shop.*'
     """
     keep_ms = round((keep or 0) * 1_000)
-    made = session.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment)
+    made = session.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment, tables=tables)
     session.done(f"created branch {made.name}: its tables are named TABLE@{made.name}", made)
 
 
@@ -81,7 +85,9 @@ def run_list(session: Session) -> None:
 
 def row(branch: catalog_pb2.Branch, now_us: int) -> Row:
     left = duration_text(max(branch.expire_time_us - now_us, 0) // 1_000) if branch.expire_time_us else "never"
-    return branch.name, branch.parent or "main", to_second(branch.time_us), left, branch.principal.name, branch.comment
+    tables = ", ".join(branch.tables) or "all"
+    parent, since = branch.parent or "main", to_second(branch.time_us)
+    return branch.name, parent, since, left, branch.principal.name, tables, branch.comment
 
 
 @command("show", GROUP)

@@ -21,9 +21,19 @@ class BranchCalls(Caller):
     _principal: common_pb2.Principal
 
     def create_branch(
-        self, name: str, *, parent: str = "", keep_ms: int = 0, comment: str = "", request_id: str | None = None
+        self,
+        name: str,
+        *,
+        parent: str = "",
+        keep_ms: int = 0,
+        comment: str = "",
+        tables: Iterable[str] = (),
+        request_id: str | None = None,
     ) -> catalog_pb2.Branch:
-        """Makes a branch of the lake, or of another branch. It ends by itself after `keep_ms`, by default 7 days."""
+        """Makes a branch of the lake, or of another branch. It ends by itself after `keep_ms`, by default 7 days.
+
+        `tables` limits it, and what it holds, to tables by name or NAMESPACE.*.
+        """
         request = catalog_pb2.CreateBranchRequest(
             request_id=request_id or uuid7(),
             name=name,
@@ -31,6 +41,7 @@ class BranchCalls(Caller):
             keep_ms=keep_ms,
             comment=comment,
             principal=self._principal,
+            tables=tables,
         )
         return self._call(self._catalog.CreateBranch, request).branch
 

@@ -160,6 +160,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "TABLE_ID_NOT_NEW": "the id is not one of a table to be made: use a new id, and ask again",
     "TABLE_ID_REUSED": "the request id created another table: use a new id for each table",
     "TABLE_NOT_IN_TRANSACTION": "the transaction wasn't begun with that table: begin one that names it",
+    "TABLE_NOT_ON_BRANCH": "the branch is limited to other tables: read this one in the parent, or make another branch",
     "TABLE_TOO_LARGE": "the table's definition is too large: shorten comments, types or properties",
     "TABLE_UNKNOWN": "no table has that name or id: list the tables",
     "TAG_EXISTS": "the tag names another version: choose another name, or move the tag",

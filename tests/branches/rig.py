@@ -57,8 +57,8 @@ class BranchRig(Rig):
     def table(self) -> TableState:
         return self.decider.state.tables[self.table_id]
 
-    def branch(self, name: str, parent: str = "", keep_ms: int = 0) -> Branch:
-        request = BranchRequest(self.uuid(), name, parent, keep_ms, "", WHO, b"branch")
+    def branch(self, name: str, parent: str = "", keep_ms: int = 0, tables: tuple[str, ...] = ()) -> Branch:
+        request = BranchRequest(self.uuid(), name, parent, keep_ms, "", WHO, b"branch", tables)
         return self.ask(lambda: self.branches.create(request))
 
     def merge(self, name: str, *, keep: bool = False, validate_only: bool = False, txn_id: str = "") -> Merged:

@@ -252,7 +252,8 @@ class History:
     def branch(self) -> None:
         if len(self.branches) < 4:
             parent = self.chance.choice(["", *self.branches])
-            self.rig.branch(f"b{self.number}", parent, keep_ms=self.chance.choice([0, 3 * DAY_MS]))
+            tables = self.chance.choice([(), (), ("days",)])
+            self.rig.branch(f"b{self.number}", parent, self.chance.choice([0, 3 * DAY_MS]), tables)
 
     def merge(self) -> None:
         if self.branches:

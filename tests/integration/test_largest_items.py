@@ -284,6 +284,9 @@ def changed(client: MetaClient, table_id: str) -> None:
 def test_branches(client: Plain) -> None:
     for number in range(BRANCHES):
         client.create_branch(f"c{number}", comment=TEXT)
+    limited = [f"{'n' * 120}{number}.{'t' * 120}" for number in range(100)]
+    assert len(client.create_branch("limited", tables=limited).tables) == 100
+    assert len(client.extend_branch("limited", 60_000).tables) == 100
     assert client.count("ListBranches", lambda: list(client.list_branches(page_size=1_000))) > 1
     table_ids = [new_table(client, f"branched{number}") for number in range(BRANCHED)]
     client.create_branch("wide")

@@ -11,6 +11,7 @@ from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import COMPACTIONS, Operation, Principal
 from metaservice.core.table.properties import ONLY_BY_MERGE
 from metaservice.core.table.staged_names import is_unborn
+from metaservice.shared.table_patterns import is_among
 
 AT: Final = "@"
 BRANCH_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
@@ -21,7 +22,8 @@ MAIN: Final = "main"
 class Branch:
     """All tables as their parent showed them at an instant, and what was committed on the branch since.
 
-    `parent` is another branch, or empty for the lake itself. `expire_us` 0: never.
+    `parent` is another branch, or empty for the lake itself. `expire_us` 0: never. `tables`: the names and NAMESPACE.*
+    that it is limited to; empty: it has all tables.
     """
 
     name: str
@@ -32,6 +34,17 @@ class Branch:
     comment: str
     expire_us: int
     digest: bytes = b""
+    tables: tuple[str, ...] = ()
+
+    def has(self, table_name: str) -> bool:
+        """Whether a table of its parent can be on it, by the name without a branch."""
+        return not self.tables or is_among(table_name, self.tables)
+
+    def check_has(self, table_name: str) -> None:
+        """Refuses a table that the branch is not limited to."""
+        if not self.has(off_branch(table_name)):
+            facts = {"name": table_name, "branch": self.name, "tables": ", ".join(self.tables)}
+            raise MetaError(ErrorKind.NOT_FOUND, "TABLE_NOT_ON_BRANCH", **facts)
 
 
 def check_branch_name(name: str) -> str:

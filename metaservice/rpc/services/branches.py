@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from metaservice.core import limits
 from metaservice.core.access import Place
 from metaservice.core.errors import MetaError, invalid
-from metaservice.core.table.branches import Branch
+from metaservice.core.table.branches import Branch, branch_of
 from metaservice.rpc.auth.authorization import Authorizer
 from metaservice.rpc.auth.caller import namespace_of
 from metaservice.rpc.convert import answers, wire
@@ -18,6 +20,7 @@ from metaservice.service.branch.merging import MergeRequest
 from metaservice.service.branch.refreshing import RefreshRequest
 from metaservice.service.branch.replay import Replayed
 from metaservice.service.decider.views import TableView
+from metaservice.shared.table_patterns import ALL
 from protos.laketx.v1 import catalog_pb2 as pb
 
 LISTING = "branches"
@@ -40,6 +43,7 @@ class BranchMethods(Servicer):
             wire.text(request.comment, "comment"),
             wire.principal(request.principal),
             wire.digest(request),
+            _patterns(request.tables),
         )
         return pb.CreateBranchResponse(branch=_branch(self._ask(lambda: self._calls.branches.create(creation))))
 
@@ -123,6 +127,16 @@ def _place(token: bytes) -> str:
     return token.decode()
 
 
+def _patterns(tables: Sequence[str]) -> tuple[str, ...]:
+    if len(tables) > limits.BRANCH_TABLES_MAX:
+        raise invalid("COUNT_OUT_OF_RANGE", what="tables", value=len(tables))
+    for pattern in tables:
+        if branch_of(pattern):
+            raise invalid("NAME_INVALID", "give the tables' names in the lake, without a branch", name=pattern[:128])
+        wire.table_name(f"{pattern.removesuffix(ALL)}{'.t' * pattern.endswith(ALL)}")
+    return tuple(tables)
+
+
 def _keep_ms(given_ms: int) -> int:
     if not limits.CURSOR_KEEP_MS_MIN <= given_ms <= limits.CURSOR_KEEP_MS_MAX:
         raise invalid("COUNT_OUT_OF_RANGE", what="keep_ms", value=given_ms)
@@ -137,6 +151,7 @@ def _branch(branch: Branch) -> pb.Branch:
         principal=answers.principal(branch.principal),
         comment=branch.comment,
         expire_time_us=branch.expire_us,
+        tables=branch.tables,
     )
 
 

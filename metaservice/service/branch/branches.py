@@ -32,6 +32,7 @@ class BranchRequest:
     comment: str
     principal: Principal
     digest: bytes
+    tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Branches:
             raise MetaError(ErrorKind.ALREADY_EXISTS, "BRANCH_EXISTS", branch=same_named.name)
         check_branch_name(request.name)
         self._transactions.check_room()
-        parent = get_branch(state, request.parent).name if request.parent else ""
+        parent = get_branch(state, request.parent) if request.parent else None
         if len(state.branches) >= limits.BRANCHES_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_BRANCHES", most=limits.BRANCHES_MAX)
         state.need("branches")
@@ -83,12 +84,13 @@ class Branches:
         branch = Branch(
             request.name,
             request.request_id,
-            parent,
+            parent.name if parent is not None else "",
             self._instant(now_us),
             request.principal,
             request.comment,
             now_us + (request.keep_ms or limits.BRANCH_KEEP_MS) * 1000,
             request.digest,
+            request.tables or (parent.tables if parent is not None else ()),
         )
         put_branch(state, branch)
         return branch

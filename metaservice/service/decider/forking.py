@@ -35,6 +35,7 @@ def find_table(state: State, name: str) -> TableState | None:
     if not branch_of(name):
         return None
     branch = get_branch(state, branch_of(name))
+    branch.check_has(name)
     base = find_table(state, on_branch(off_branch(name), branch.parent))
     if base is None or _is_dropped_on(state, base, branch):
         return None
@@ -45,6 +46,8 @@ def find_table(state: State, name: str) -> TableState | None:
     version = version_at(state, base, branch.time_us)
     if version is None:  # it came later
         return None
+    if branch.tables:  # a table that was renamed since was not held under its earlier name
+        state.check_retained(base, version)
     return make_fork(state, base, version, keys.uuid_text(fork_id(branch, base.raw_id)), written, branch.name)
 
 

@@ -25,8 +25,11 @@ def get_namespace(state: State, name: str) -> Namespace:
 def table_name_in(state: State, table_name: str) -> str:
     """The name with its namespace as stored, which must exist; a bare name is in none."""
     namespace, dot, name = table_name.partition(".")
-    if branch_of(table_name) and state.branches.find(branch_of(table_name)) is None:
-        raise unknown_branch(branch_of(table_name))
+    if branch_of(table_name):
+        branch = state.branches.find(branch_of(table_name))
+        if branch is None:
+            raise unknown_branch(branch_of(table_name))
+        branch.check_has(table_name)
     return f"{get_namespace(state, namespace).name}.{name}" if dot else table_name
 
 

@@ -25,6 +25,7 @@ from itertools import islice
 from metaservice.core import limits
 from metaservice.core.commit.transaction import TxnState
 from metaservice.core.retention.kept import is_held, retain_us
+from metaservice.core.table.branches import off_branch
 from metaservice.core.table.model import Entry
 from metaservice.service.decider.clocks import ClockGuard, Clocks, Uptime, unknown_uptime
 from metaservice.service.decider.decider import Decider
@@ -34,6 +35,7 @@ from metaservice.service.decider.views import TableView
 from metaservice.service.retention.holders import given_up_us, tables_restoring, who_holds
 from metaservice.service.retention.pins import Pins
 from metaservice.shared.log import HOUSEKEEPING_FAILED
+from metaservice.shared.table_patterns import is_among
 from metaservice.store import keys
 from metaservice.store.external_files import forget_import
 from metaservice.store.port import StoreUnusable, prefix_end
@@ -101,7 +103,7 @@ class Housekeeping:
         self._progress: dict[str, TableProgress] = {}
         self._restoring: frozenset[str] | None = None
         self._outcomes_from = keys.TRANSACTIONS
-        self._branched_us: int | None = None  # since when a branch needs all versions
+        self._branched_us: dict[tuple[str, ...], int] = {}  # since when branches need all versions of the tables
         self._drops_wait: dict[tuple[bytes, bytes], int] = {}
 
     @property
@@ -180,8 +182,10 @@ class Housekeeping:
 
     def _move_horizons(self, now_us: int) -> Steps:
         moved = False
-        branches = self._state.branches.values()
-        self._branched_us = min((branch.time_us for branch in branches), default=None)  # later ones begin later
+        self._branched_us = {}  # branches to come begin later
+        for branch in self._state.branches.values():
+            since_us = self._branched_us.get(branch.tables, branch.time_us)
+            self._branched_us[branch.tables] = min(since_us, branch.time_us)
         for table_id in list(self._state.tables):
             table, view = self._state.tables.get(table_id), self._state.views.find(table_id)
             self._room -= 1
@@ -206,7 +210,7 @@ class Housekeeping:
         current = next(iter(cursor.scan_back(times, since)), None)
         later = next(iter(cursor.scan(since, prefix_end(times))), None)
         oldest = min(keys.decode_version(current[1]), view.head) if current is not None else 0
-        branched_us = self._branched_us
+        branched_us = self._held_since_us(view.meta.name)
         if branched_us is not None and branched_us < now_us - retain:
             current = next(iter(cursor.scan_back(times, keys.time_key(table.raw_id, branched_us + 1))), None)
             oldest, later = min(oldest, keys.decode_version(current[1]) if current is not None else oldest), None
@@ -225,6 +229,12 @@ class Housekeeping:
         if later is not None:
             progress.retain_us, progress.still_us = retain, keys.decode_version(later[0][-8:]) + retain
         return False
+
+    def _held_since_us(self, name: str) -> int | None:
+        """Since when a branch needs all versions of a table."""
+        table = off_branch(name)
+        held = (since_us for named, since_us in self._branched_us.items() if not named or is_among(table, named))
+        return min(held, default=None)
 
     def _progress_of(self, table: TableState) -> TableProgress:
         return self._progress.setdefault(table.meta.table_id, TableProgress())

@@ -49,6 +49,7 @@ def encode_branch(branch: Branch) -> bytes:
         comment=branch.comment,
         expire_us=branch.expire_us,
         digest=branch.digest,
+        tables=branch.tables,
     ).SerializeToString()
 
 
@@ -63,6 +64,7 @@ def decode_branch(raw: bytes) -> Branch:
         record.comment,
         record.expire_us,
         record.digest,
+        tuple(record.tables),
     )
 
 

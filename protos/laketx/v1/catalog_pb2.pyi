@@ -1609,6 +1609,7 @@ class Branch(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_US_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     parent: _builtins.str
@@ -1623,6 +1624,10 @@ class Branch(_message.Message):
     def principal(self) -> _common_pb2.Principal:
         """Who made it."""
 
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The tables that it is limited to, by name or NAMESPACE.*; empty: it has all of them."""
+
     def __init__(
         self,
         *,
@@ -1632,10 +1637,11 @@ class Branch(_message.Message):
         principal: _common_pb2.Principal | None = ...,
         comment: _builtins.str = ...,
         expire_time_us: _builtins.int = ...,
+        tables: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "expire_time_us", b"expire_time_us", "name", b"name", "parent", b"parent", "principal", b"principal", "time_us", b"time_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "expire_time_us", b"expire_time_us", "name", b"name", "parent", b"parent", "principal", b"principal", "tables", b"tables", "time_us", b"time_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1701,6 +1707,7 @@ class CreateBranchRequest(_message.Message):
     KEEP_MS_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A UUID, chosen by the client: the same request again returns the same answer."""
     name: _builtins.str
@@ -1715,6 +1722,10 @@ class CreateBranchRequest(_message.Message):
     def principal(self) -> _common_pb2.Principal:
         """The caller."""
 
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The tables that it has and holds, by name or NAMESPACE.*; empty: those that its parent has."""
+
     def __init__(
         self,
         *,
@@ -1724,10 +1735,11 @@ class CreateBranchRequest(_message.Message):
         keep_ms: _builtins.int = ...,
         comment: _builtins.str = ...,
         principal: _common_pb2.Principal | None = ...,
+        tables: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "keep_ms", b"keep_ms", "name", b"name", "parent", b"parent", "principal", b"principal", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "keep_ms", b"keep_ms", "name", b"name", "parent", b"parent", "principal", b"principal", "request_id", b"request_id", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -149,6 +149,12 @@ BUGS: Final = (
         MERGE_ALONE,
     ),
     Bug(
+        "a limited branch holds none of its tables",
+        SERVICE + "retention/housekeeping.py",
+        (("if not named or is_among(table, named))", "if not named)"),),
+        ("tests/branches/test_limits.py",),
+    ),
+    Bug(
         "a client that doesn't know forks writes into the wrong folder",
         SERVICE + "commit/transactions.py",
         (

@@ -1373,6 +1373,7 @@ class BranchRecord(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     EXPIRE_US_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     branch_id: _builtins.str
@@ -1391,6 +1392,10 @@ class BranchRecord(_message.Message):
     """When it ends by itself; 0: never."""
     digest: _builtins.bytes
     """Digest of the request."""
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The tables that it is limited to, by name or NAMESPACE.*; empty: it has all of them."""
+
     def __init__(
         self,
         *,
@@ -1403,10 +1408,11 @@ class BranchRecord(_message.Message):
         comment: _builtins.str = ...,
         expire_us: _builtins.int = ...,
         digest: _builtins.bytes = ...,
+        tables: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch_id", b"branch_id", "client", b"client", "comment", b"comment", "digest", b"digest", "expire_us", b"expire_us", "name", b"name", "parent", b"parent", "principal", b"principal", "time_us", b"time_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch_id", b"branch_id", "client", b"client", "comment", b"comment", "digest", b"digest", "expire_us", b"expire_us", "name", b"name", "parent", b"parent", "principal", b"principal", "tables", b"tables", "time_us", b"time_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
