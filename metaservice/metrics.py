@@ -64,6 +64,20 @@ OLDEST_TRANSACTION_SECONDS = Metric(
 )
 PINS = Metric("laketx_pins", "gauge", "Open pins.")
 OLDEST_PIN_SECONDS = Metric("laketx_oldest_pin_seconds", "gauge", "Age of the oldest pin; 0: no pin is open.")
+BRANCHES = Metric("laketx_branches", "gauge", "Branches.")
+OLDEST_BRANCH_SECONDS = Metric(
+    "laketx_oldest_branch_seconds",
+    "gauge",
+    "Time since the branch that left its parent first did so; it keeps the versions since. 0: there is no branch.",
+)
+FORKS = Metric("laketx_forks", "gauge", "Tables on branches and clones, also dropped ones that are not purged yet.")
+MERGES = Metric(
+    "laketx_merges_total",
+    "counter",
+    "Merges and refreshes of branches that were more than a dry run, by outcome: merged, merge_refused, refreshed, "
+    "refresh_refused.",
+    ("outcome",),
+)
 TAGS = Metric("laketx_tags", "gauge", "Tags of all tables.")
 CURSORS = Metric("laketx_cursors", "gauge", "Cursors of all tables, including expired ones.")
 STALEST_CURSOR_SECONDS = Metric(
@@ -216,6 +230,10 @@ METRICS: Final = (
     OLDEST_TRANSACTION_SECONDS,
     PINS,
     OLDEST_PIN_SECONDS,
+    BRANCHES,
+    OLDEST_BRANCH_SECONDS,
+    FORKS,
+    MERGES,
     TAGS,
     CURSORS,
     STALEST_CURSOR_SECONDS,
@@ -293,6 +311,7 @@ class DeciderMetrics:
         self.states: dict[str, int] = {}
         self.conflicts: dict[str, int] = {}
         self.refusals: dict[str, int] = {}
+        self.merges: dict[str, int] = {}
         self.rebased = 0
         self.rebased_over = 0
         self.jobs = 0
@@ -321,6 +340,9 @@ class DeciderMetrics:
                     self.rebased_over += outcome.rebased_over
         elif txn.conflict is not None:
             _bump(self.conflicts, txn.conflict.rule.name)
+
+    def count_merge(self, outcome: str) -> None:
+        _bump(self.merges, outcome)
 
     def count_refusal(self, reason: str) -> None:
         _bump(self.refusals, reason)
@@ -366,6 +388,7 @@ class Metrics:
             COMMITS: lambda: decider.commits,
             TRANSACTIONS: lambda: decider.states,
             CONFLICTS: lambda: decider.conflicts,
+            MERGES: lambda: decider.merges,
             REFUSALS: lambda: decider.refusals,
             REBASED: lambda: decider.rebased,
             REBASED_OVER: lambda: decider.rebased_over,

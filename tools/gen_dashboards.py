@@ -117,13 +117,20 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         "What is kept",
         (
             Panel(
-                "Pins, tags, cursors",
-                tuple((one.name, one.name) for one in (metrics.PINS, metrics.TAGS, metrics.CURSORS)),
+                "Pins, tags, cursors, branches",
+                tuple((one.name, one.name) for one in (metrics.PINS, metrics.TAGS, metrics.CURSORS, metrics.BRANCHES)),
                 "How many hold versions.",
             ),
             Panel(
                 "Oldest holders",
-                tuple((one.name, one.name) for one in (metrics.OLDEST_PIN_SECONDS, metrics.STALEST_CURSOR_SECONDS)),
+                tuple(
+                    (one.name, one.name)
+                    for one in (
+                        metrics.OLDEST_PIN_SECONDS,
+                        metrics.OLDEST_BRANCH_SECONDS,
+                        metrics.STALEST_CURSOR_SECONDS,
+                    )
+                ),
                 "What holds versions for longest.",
                 "s",
             ),
@@ -300,6 +307,14 @@ ALERT_RULES: tuple[Alert, ...] = (
         "warning",
         "A reader has pinned a version for more than a day.",
         "laketx pins list shows the reader.",
+    ),
+    Alert(
+        "LakeTXBranchHeldForLong",
+        f"{metrics.OLDEST_BRANCH_SECONDS.name} > 14 * 24 * 3600",
+        "1h",
+        "warning",
+        "A branch left its parent more than two weeks ago, and keeps all versions since.",
+        "laketx branch list shows the branch and its owner: merge, refresh or drop it.",
     ),
     Alert(
         "LakeTXCursorForgotten",

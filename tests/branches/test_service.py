@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from metaservice.rpc.convert.paging import bound_token
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.callers import Caller, Guarded, append, create, guarded
-from tests.integration.service import Service, reason_of, service, wait_until
+from tests.integration.service import Service, free_address, reason_of, service, wait_until
 from tests.integration.terminal import Shell
 from worker.base.errors import InputError
 
@@ -374,3 +375,30 @@ def test_a_page_token_that_somebody_made_up_is_refused(lake: Lake) -> None:
     with pytest.raises(InvalidError) as caught:
         list(lake.client._pages(lake.client._catalog.ListBranches, catalog_pb2.ListBranchesRequest(page_token=MADE_UP)))
     assert caught.value.reason == "PAGE_TOKEN_INVALID"
+
+
+def test_branches_and_merges_are_counted(tmp_path: Path) -> None:
+    address = free_address()
+    listening = service(tmp_path / "data", "--metrics-listen", address)
+    with listening as (running, _), lake_of(running, tmp_path) as lake:
+        table = lake.create_table("count.t", "id bigint, v bigint")
+        first, _ = lake.branch("first"), lake.branch("second")
+        first.table("count.t").append(ROWS)
+        table.append(ROWS)
+        first.refresh()
+        first.table("count.t").update({"v": "0"})
+        table.update({"v": "1"})
+        assert first.merge(dry_run=True)[0].reason
+        for refused in (first.merge, first.refresh):
+            with pytest.raises(MergeRefusedError):
+                refused()
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        assert (float(samples["laketx_branches"]), float(samples["laketx_forks"])) == (2, 2)
+        assert 0 < float(samples["laketx_oldest_branch_seconds"]) < 600
+        outcomes = {name: float(count) for name, count in samples.items() if name.startswith("laketx_merges_total")}
+        assert outcomes == {
+            f'laketx_merges_total{{outcome="{outcome}"}}': 1
+            for outcome in ("refreshed", "merge_refused", "refresh_refused")
+        }

@@ -99,6 +99,9 @@ def make_traffic(stubs: Stubs) -> None:
         ("laketx_tags", 0),
         ("laketx_cursors", 0),
         ("laketx_stalest_cursor_seconds", 0),
+        ("laketx_branches", 0),
+        ("laketx_oldest_branch_seconds", 0),
+        ("laketx_forks", 0),
     ],
 )
 def test_known_traffic_gives_known_numbers(scraped: Scraped, sample: str, value: float) -> None:

@@ -70,6 +70,8 @@ class Merging:
         refuse_unchecked(merged, request.checked)
         if merged.is_done and not request.validate_only:
             self._write(branch, tables, txn, merged, keep=request.keep)
+        if not request.validate_only:
+            self._decider.metrics.count_merge("merged" if merged.is_done else "merge_refused")
         return merged
 
     def _write(self, branch: Branch, tables: Sequence[TableState], txn: Txn, merged: Merged, *, keep: bool) -> None:

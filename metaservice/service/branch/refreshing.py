@@ -75,6 +75,8 @@ class Refreshing:
         refreshed = Merged(decided.is_done, forks, decided.time_us)
         if refreshed.is_done and not request.validate_only:
             self._write(branch, tables, txn, refreshed)
+        if not request.validate_only:
+            self._decider.metrics.count_merge("refreshed" if refreshed.is_done else "refresh_refused")
         return refreshed
 
     def _name_in_parent(self, table: TableState) -> str:

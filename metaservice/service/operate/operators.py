@@ -13,11 +13,14 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.quotas import Quota
 from metaservice.metrics import (
     AHEAD_SECONDS,
+    BRANCHES,
     CLOCK_OFF_SECONDS,
     CLOCKS_OFF,
     CURSORS,
+    FORKS,
     INLINED_BYTES,
     LOG_BYTES,
+    OLDEST_BRANCH_SECONDS,
     OLDEST_PIN_SECONDS,
     OLDEST_TASK_SECONDS,
     OLDEST_TRANSACTION_SECONDS,
@@ -174,6 +177,9 @@ class Operators:
                 OLDEST_TRANSACTION_SECONDS: self._oldest_seconds,
                 PINS: lambda: len(decider.state.pins.pins),
                 OLDEST_PIN_SECONDS: self._oldest_pin_seconds,
+                BRANCHES: lambda: len(decider.state.branches),
+                OLDEST_BRANCH_SECONDS: self._oldest_branch_seconds,
+                FORKS: lambda: len(decider.state.forks),
                 TAGS: lambda: len(decider.state.marks.tags),
                 CURSORS: lambda: len(decider.state.marks.cursors),
                 STALEST_CURSOR_SECONDS: self._stalest_cursor_seconds,
@@ -295,6 +301,10 @@ class Operators:
     def _oldest_pin_seconds(self) -> float:
         begun_us = min((pin.begin_us for pin in list(self._decider.state.pins.pins.values())), default=None)
         return 0.0 if begun_us is None else max(0.0, (self._clocks.now_us() - begun_us) / 1e6)
+
+    def _oldest_branch_seconds(self) -> float:
+        left_us = min((branch.time_us for branch in list(self._decider.state.branches.values())), default=None)
+        return 0.0 if left_us is None else max(0.0, (self._clocks.now_us() - left_us) / 1e6)
 
     def _stalest_cursor_seconds(self) -> float:
         state, now_us = self._decider.state, self._clocks.now_us()
