@@ -70,7 +70,8 @@ class Merging:
         refuse_unchecked(merged, request.checked)
         if merged.is_done and not request.validate_only:
             self._write(branch, tables, txn, merged, keep=request.keep)
-        if not request.validate_only:
+        is_asked_again = any(part.checks for part in merged.tables)  # when the client has run them
+        if not request.validate_only and not is_asked_again:
             self._decider.metrics.count_merge("merged" if merged.is_done else "merge_refused")
         return merged
 
