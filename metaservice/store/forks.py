@@ -84,7 +84,7 @@ class ForkedCursor:
         fork = self._forked(start, end)
         if fork is None:
             return self._own.scan(start, end)
-        return _first_of_each(merge(self._own.scan(start, end), self._inherited(fork, start, end), key=itemgetter(0)))
+        return _overlaid(self._own.scan(start, end), self._inherited(fork, start, end))
 
     def scan_back(self, start: bytes, end: bytes) -> Iterator[Record]:
         fork = self._forked(start, end)
@@ -152,14 +152,23 @@ class ForkedCursor:
         masks = self._own.scan(keys.mask_of_live(start), keys.mask_of_live(end))
         masked = next(masks, None)
         low, high = _moved(start, fork.base), _end_of_base(fork, start, end)
-        still = ((key, raw) for key, raw in self.scan(low, high) if decode_stored(raw).added <= fork.version)
-        since = self._taken_out_since(fork, low, high)
-        for key, raw in _first_of_each(merge(still, since, key=itemgetter(0))):
-            own = _moved(key, fork.raw_id)
+        records = self.scan(low, high)
+        if self._has_moved(fork):
+            still = (record for record in records if decode_stored(record[1]).added <= fork.version)
+            records = _overlaid(still, iter(self._taken_out_since(fork, low, high)))
+        head = start[:1] + fork.raw_id
+        for key, raw in records:
+            own = head + key[PREFIX_BYTES:]
             while masked is not None and masked[0][1:] < own[1:]:
                 masked = next(masks, None)
             if masked is None or masked[0][1:] != own[1:]:
                 yield own, raw
+
+    def _has_moved(self, fork: Fork) -> bool:
+        """Whether the base's newest commit is another one than the fork's base version."""
+        commits = keys.commits_prefix(fork.base)
+        newest = next(iter(self.scan_back(commits, prefix_end(commits))), None)
+        return newest is None or newest[0] != keys.commit_key(fork.base, fork.version)
 
     def _taken_out_since(self, fork: Fork, low: bytes, high: bytes) -> Sequence[Record]:
         """What the base has taken out of a range since the fork began, as it was while it was live, in order."""
@@ -222,6 +231,20 @@ def _moved(key: bytes, table: bytes) -> bytes:
 def _end_of_base(fork: Fork, start: bytes, end: bytes) -> bytes:
     prefix = start[:PREFIX_BYTES]
     return _moved(end, fork.base) if end.startswith(prefix) else prefix_end(start[:1] + fork.base)
+
+
+def _overlaid(over: Iterator[Record], below: Iterator[Record]) -> Iterator[Record]:
+    """Both in the order of their keys; of a key that both have, the first."""
+    top = next(over, None)
+    for record in below:
+        while top is not None and top[0] < record[0]:
+            yield top
+            top = next(over, None)
+        if top is None or top[0] != record[0]:
+            yield record
+    while top is not None:
+        yield top
+        top = next(over, None)
 
 
 def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:

@@ -23,16 +23,27 @@ BUGS: Final = (
     Bug(
         "a fork shows entries that its parent added after the branch began",
         "metaservice/store/forks.py",
-        (("if decode_stored(raw).added <= fork.version)\n", "if decode_stored(raw).added <= fork.version + 1)\n"),),
+        (
+            (
+                "decode_stored(record[1]).added <= fork.version)\n",
+                "decode_stored(record[1]).added <= fork.version + 1)\n",
+            ),
+        ),
         HISTORIES,
     ),
     Bug(
         "a fork forgets entries that its parent took out after the branch began",
         "metaservice/store/forks.py",
+        (("_overlaid(still, iter(self._taken_out_since(fork, low, high)))", "still"),),
+        HISTORIES,
+    ),
+    Bug(
+        "a fork takes a parent that has moved for one that has not",
+        "metaservice/store/forks.py",
         (
             (
-                "        for key, raw in _first_of_each(merge(still, since, ",
-                "        for key, raw in _first_of_each(merge(still, ",
+                "newest is None or newest[0] != keys.commit_key(fork.base, fork.version)",
+                "newest is not None and newest[0] < keys.commit_key(fork.base, fork.version)",
             ),
         ),
         HISTORIES,
