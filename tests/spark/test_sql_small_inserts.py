@@ -18,6 +18,7 @@ from tests.integration.service import service
 from tests.spark.counted_calls import counted_service, session_on
 from tests.spark.sql import SqlReads
 from tests.spark.typed_rows import SCHEMA, arrow, row_of, texts
+from worker.spark.jobs import job_tag
 
 Names = Callable[[], str]
 
@@ -153,6 +154,16 @@ def test_a_small_insert_is_one_call(sql: SqlReads, tmp_path: Path, refused: list
         session.sql(f"INSERT INTO {catalog}.kept VALUES (2, 'two')")
         assert counted.taken() == calls
         assert session.table(f"{catalog}.kept").count() == 2
+
+
+@pytest.mark.parametrize(("rows", "jobs"), [("VALUES (1, 'a'), (2, 'b')", 0), ("SELECT id, 'a' FROM range(3)", 1)])
+def test_values_are_inserted_without_a_job(lake: Lake, sql: SqlReads, new_name: Names, rows: str, jobs: int) -> None:
+    table = lake.create_table(new_name(), "id int, note string")
+    tracker: Any = sql.spark.sparkContext._jsc.sc().statusTracker()
+    with job_tag(sql.spark, f"jobs-of-{table.name}") as tag:
+        sql(f"INSERT INTO {{lake}}.{table.name} {rows}")
+        assert len(tracker.getJobIdsForTag(tag)) == jobs
+    assert table.count() == 2 + jobs
 
 
 # -- of tables that the session has looked at, and others have changed since

@@ -1,6 +1,7 @@
 package io.laketx.spark;
 
 import io.laketx.spark.changes.TableChanges;
+import io.laketx.spark.write.DriverInserts;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
@@ -9,7 +10,7 @@ import scala.Tuple3;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
-/** What a session gets by `spark.sql.extensions`, which a catalog can't give: the function `table_changes`, and words for other systems' statements. */
+/** What a session gets by `spark.sql.extensions`, which a catalog can't give: the function `table_changes`, statements of other systems, and INSERTs without a job. */
 public final class LakeExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
   public BoxedUnit apply(SparkSessionExtensions session) {
@@ -18,6 +19,7 @@ public final class LakeExtensions extends AbstractFunction1<SparkSessionExtensio
     session.injectTableFunction(
         new Tuple3<>(new FunctionIdentifier(TableChanges.NAME, Option.empty()), described, new TableChanges()));
     session.injectParser(new ForeignStatements());
+    session.injectPlannerStrategy(DriverInserts::new);
     return BoxedUnit.UNIT;
   }
 }

@@ -12,6 +12,7 @@ import io.laketx.v1.PartitionList;
 import io.laketx.v1.Scope;
 import io.laketx.v1.Table;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
@@ -81,6 +82,11 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private static Spread spread(Snapshot snapshot, LogicalWriteInfo info) {
     Spread found = new Spread(snapshot.meta(), true);
     return found.orderedBy(WriteOptions.of(info.options()).orderBy(snapshot.meta()));
+  }
+
+  /** Whether its tasks hand the rows to the driver. */
+  boolean handsRows() {
+    return spread == null;
   }
 
   @Override
@@ -157,7 +163,25 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   private WriteTransaction begin(ConflictPolicy policy) {
     boolean isMerge = SparkPlans.isInsertOnlyMerge(); // which Spark makes an append
-    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy, options, definition != null);
+    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy, options);
+  }
+
+  /** Does in the driver what Spark's tasks would do for few rows. */
+  void insert(List<InternalRow> rows) {
+    DataWriterFactory factory = createBatchWriterFactory(() -> 1);
+    WriterCommitMessage[] messages = new WriterCommitMessage[1];
+    try {
+      DataWriter<InternalRow> writer = factory.createWriter(0, 0);
+      for (InternalRow one : rows) writer.write(one);
+      messages[0] = writer.commit();
+      commit(messages);
+    } catch (IOException error) {
+      abort(messages);
+      throw new UncheckedIOException(error);
+    } catch (RuntimeException | Error cause) {
+      abort(messages);
+      throw cause;
+    }
   }
 
   @Override

@@ -102,8 +102,7 @@ final class WriteTransaction {
     jobs = ParquetOut.stopper(tag());
   }
 
-  /** `isNow`: the service hears of it at once. */
-  static WriteTransaction begin(Snapshot snapshot, TransactionBegin how, boolean isNow) {
+  static WriteTransaction begin(Snapshot snapshot, TransactionBegin how) {
     if (snapshot.transaction() != null) {
       how.options().checkWithin();
       WarehouseMark.leave(snapshot.service());
@@ -115,17 +114,18 @@ final class WriteTransaction {
     if (!how.options().stage().isEmpty()) return new WriteTransaction(snapshot, how, how.options().stage());
     WriteTransaction found = new WriteTransaction(snapshot, how, how.request(snapshot));
     boolean mayRunAgain = !snapshot.definition().isEmpty(); // for its definition: the commit finds out
-    if (!mayRunAgain) found.beginSoon(isNow || snapshot.ageMs() > BEGIN_AFTER_MS);
+    if (!mayRunAgain) found.beginSoon();
     return found;
   }
 
-  private void beginSoon(boolean isNow) {
-    if (!isNow) {
+  /** At once, if what came before the first row has taken long. */
+  private void beginSoon() {
+    if (snapshot.ageMs() <= BEGIN_AFTER_MS) {
       beginLater();
       return;
     }
     try {
-      Conflict doomed = beginNow(); // what comes before the first row may have taken long
+      Conflict doomed = beginNow();
       if (doomed != null) throw Conflicts.of(doomed, snapshot.meta().getName());
     } catch (LakeException error) {
       abort();
