@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 else:
     duckdb = LazyModule("duckdb")
+
+
+SETTINGS: Final = (  # whoever may alter a table chooses what others run: it reads rows, no files and no network
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
 
 
 class CheckedLake(Protocol):
@@ -60,6 +67,8 @@ def _by_duckdb(query: str, read: Callable[[str], pa.Table]) -> CheckResult:
         raise InputError("DUCKDB_MISSING", hint) from error
     with connection:
         connection.execute(f"ATTACH ':memory:' AS {CATALOG}").execute(f"USE {CATALOG}")
+        for setting in SETTINGS:
+            connection.execute(setting)
         for number, (namespace, table) in enumerate(sorted(set(_tables(connection, query)))):
             name = f"{namespace}.{table}" if namespace else table
             rows = read(name)
