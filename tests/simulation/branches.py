@@ -11,6 +11,7 @@ from metaservice.core.table.model import Principal
 from metaservice.service.branch.branch_replay import Merged
 from metaservice.service.branch.branches import BranchRequest
 from metaservice.service.branch.merging import MergeRequest
+from metaservice.service.branch.refreshing import RefreshRequest
 from metaservice.service.decider.forking import find_table, get_branch
 from metaservice.store import keys
 from tests.simulation.checks import BY_THE_CLOCK, MergeAnswer
@@ -92,18 +93,28 @@ def play_end(world: World, line: str) -> Play:
         if rng.random() < 0.12:
             yield drop(world, name)
             return
+        if rng.random() < 0.3:
+            answer = yield refresh(world, name)
+            if isinstance(answer, MergeAnswer) and answer.is_done:
+                yield from play_anew(world, line)
         keep = rng.random() < 0.25
         answer = yield merge(world, name, keep=keep)
         if isinstance(answer, MergeAnswer) and answer.is_done:
             if not keep:
                 return
-            world.heads = {place: head for place, head in world.heads.items() if place[0] != name}
-            world.lines[line].clear()
-            for spec in world.specs:
-                yield from play_look(world, line, spec)
-            yield from play_pauses(world, LONG)
+            yield from play_anew(world, line)
         yield from play_pauses(world, SHORT)
     yield drop(world, name)
+
+
+def play_anew(world: World, line: str) -> Play:
+    """The branch has left its parent anew: its tables have other ids."""
+    name = line.rpartition("/")[2]
+    world.heads = {place: head for place, head in world.heads.items() if place[0] != name}
+    world.lines[line].clear()
+    for spec in world.specs:
+        yield from play_look(world, line, spec)
+    yield from play_pauses(world, LONG)
 
 
 def create(world: World, name: str, parent: str) -> Request:
@@ -138,6 +149,26 @@ def merge(world: World, name: str, *, keep: bool) -> Request:
         return did
 
     return Request("merge", txn_id, run)
+
+
+def refresh(world: World, name: str) -> Request:
+    """The same of a refresh, whose dry run can't know the ids of the tables to come."""
+    txn_id = world.uuid()
+
+    def refreshed(*, validate_only: bool) -> object:
+        request = RefreshRequest(txn_id, name, WHO, b"refresh", validate_only)
+        return refusable(lambda: told(world.refreshing.refresh(request)))
+
+    def run() -> object:
+        would, did = refreshed(validate_only=True), refreshed(validate_only=False)
+        if isinstance(would, MergeAnswer) and isinstance(did, MergeAnswer):
+            counts = [sorted(counts for _, *counts in answer.tables) for answer in (would, did)]
+            check(would.is_done == did.is_done and counts[0] == counts[1], "a refresh does what its dry run said", name)
+        else:
+            check(would == did, "a refresh is refused as its dry run is", name, would, did)
+        return did
+
+    return Request("refresh", txn_id, run)
 
 
 def told(merged: Merged) -> MergeAnswer:

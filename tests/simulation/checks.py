@@ -182,6 +182,7 @@ class Checker:
             base = self.logs[base_id]
             base.answered.append((time_us, version))
             log = base.forked(spec, version, branch, self.rows)
+            log.before = self.forks.get((base_id, branch))
             self.logs[spec.table_id] = self.forks[base_id, branch] = log
             self._read(state, log)
         self._looked_at.clear()
@@ -268,16 +269,23 @@ class Checker:
         start = commit.version
         while log.commits[start - 1].txn_id == commit.txn_id:
             start -= 1
-        fork, version = self.forks[log.spec.table_id, branch], int(commit.properties[BRANCH_VERSION])
+        fork, version = self._source(log, branch), int(commit.properties[BRANCH_VERSION])
         check(fork.begin < version < len(fork.commits), "what is merged was committed on the branch", branch, version)
         return Merge(fork, version, start, start == fork.begin + 1)
+
+    def _source(self, log: Log, branch: str) -> Log:
+        """The fork from which commits came: one of the table, or by a refresh the fork that there was before."""
+        if log.branch != branch:
+            return self.forks[log.spec.table_id, branch]
+        assert log.before is not None
+        return log.before
 
     def _meant(self, log: Log, commit: pb.CommitRecord) -> tuple[Expected, str]:
         """What its client meant, and the table in which it was first committed."""
         branch = commit.properties.get(BRANCH)
         if not branch:
             return self.expected[commit.txn_id], log.spec.table_id
-        fork = self.forks[log.spec.table_id, branch]
+        fork = self._source(log, branch)
         return self._meant(fork, fork.commits[int(commit.properties[BRANCH_VERSION])])
 
     def _check_row_ids(self, log: Log, entry: pb.EntryRecord) -> None:
@@ -390,6 +398,8 @@ class Checker:
         """A merge that was answered is in the logs, all of it at one time."""
         for txn_id, answer in self.merges.items():
             for table_id, version, count in answer.tables:
+                if table_id not in self.logs:
+                    continue  # refreshed, and nobody has looked at it since
                 mine = [at for there, at in found.get(txn_id, []) if there == table_id]
                 expected = list(range(version - count + 1, version + 1))
                 check(mine == expected, "a merge that was answered is in the log", txn_id, mine, expected)

@@ -18,6 +18,7 @@ from metaservice.core.table.schema import Column
 from metaservice.rpc.convert.wire import kept_reads
 from metaservice.service.branch.branches import Branches
 from metaservice.service.branch.merging import Merging
+from metaservice.service.branch.refreshing import Refreshing
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.compaction.layouts import Layouts
 from metaservice.service.compaction.maintenance import Maintenance
@@ -109,6 +110,7 @@ class World:
         self.tasks = Tasks()
         self.branches = Branches(self.decider, self.transactions, self.clock)
         self.merging = Merging(self.decider, self.transactions, self.clock, KEEP_MS, kept_reads)
+        self.refreshing = Refreshing(self.decider, self.transactions, self.clock, KEEP_MS, kept_reads)
 
     def uuid(self) -> str:
         """A UUIDv7 of now."""
