@@ -195,6 +195,12 @@ BUGS: Final = (
         SIMULATION,
     ),
     Bug(
+        "a commit of the parent gets a time that a refreshed branch shows already",
+        SERVICE + "branch/refreshing.py",
+        (("        state.note_answered(later.time_us)\n", ""),),
+        SIMULATION,
+    ),
+    Bug(
         "a merge gets a time before that of the parent's newest commit",
         SERVICE + "branch/branch_replay.py",
         (("next_commit_time(self._clocks.now_us(), last_us, state.answered_us)", "self._clocks.now_us()"),),
