@@ -7,12 +7,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from laketx import connect
 from tests.house.tree import ROOT
 from tests.integration.service import service
+from tests.integration.terminal import Shell
 from tests.spark.sql import catalog_of
 from tools.environment import ensure
 from worker.spark.catalog_jar import find_jar
@@ -23,17 +25,23 @@ FIRST, SECOND = date(2026, 11, 1), date(2026, 11, 2)
 
 
 def build(uri: str, folder: Path, until: date) -> None:
+    done = dbt(uri, folder, "build", "--vars", f"until: '{until}'")
+    assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
+
+
+def dbt(uri: str, folder: Path, *words: str, branch: str = "") -> subprocess.CompletedProcess[str]:
     python = ensure("dbt", ("dbt-core", "dbt-spark", "pyspark"), PROJECT / "constraints.txt")
-    command = [str(python.parent / "dbt"), "--no-use-colors", "build", "--vars", f"until: '{until}'"]
+    command = [str(python.parent / "dbt"), "--no-use-colors", *words]
     command += ["--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT), "--target-path", str(folder / "target")]
     own = {
         "LAKETX_URI": uri,
         "LAKETX_WAREHOUSE": str(folder / "files"),
         "LAKETX_JAR": str(find_jar()),
+        "LAKETX_BRANCH": branch,
         "PYSPARK_PYTHON": str(python),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    done = subprocess.run(
+    return subprocess.run(
         [*command, "--log-path", str(folder / "logs")],
         cwd=folder,
         env=os.environ | own,
@@ -42,7 +50,6 @@ def build(uri: str, folder: Path, until: date) -> None:
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
 
 
 @pytest.mark.long
@@ -92,3 +99,32 @@ def test_dbt_builds_twice(spark: SparkSession, tmp_path: Path) -> None:
         assert rows("SELECT id FROM {lake}.open_orders ORDER BY id") == [(1,), (4,)]
         assert rows("SELECT operation FROM {lake}.orders.history WHERE version > 1 ORDER BY version") == [("merge",)]
         assert rows(daily.replace("daily", "daily VERSION AS OF 1")) == [(FIRST, 3, Decimal("60.00"))]
+
+
+@pytest.mark.long
+def test_a_run_on_a_branch_is_merged_when_its_tests_pass(spark: SparkSession, tmp_path: Path) -> None:
+    """As the example's page has it: the lake sees nothing of the run before the merge, and all of it then."""
+    with (
+        service(tmp_path / "store") as (running, _),
+        connect(f"laketx://{running.address}", spark, warehouse=str(tmp_path / "files")) as lake,
+    ):
+        uri, shell = f"laketx://{running.address}", Shell(running.address)
+        build(uri, tmp_path, FIRST)
+        before = {name: lake.table(name).meta.head_version for name in lake.tables("analytics")}
+        assert shell.run("branch", "create", "nightly").code == 0
+        words = ("build", "--exclude", "config.materialized:view", "resource_type:seed", "--vars", f"until: '{SECOND}'")
+        done = dbt(uri, tmp_path, *words, branch="nightly")
+        assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
+        assert {name: lake.table(name).meta.head_version for name in lake.tables("analytics")} == before
+
+        wrong = {"id": 1, "state": "lost", "amount": Decimal("1.00"), "arrived": SECOND}
+        lake.table("analytics.orders@nightly").insert(pa.Table.from_pylist([wrong]))
+        assert dbt(uri, tmp_path, "test", "--select", "orders", branch="nightly").returncode == 1
+        lake.table("analytics.orders@nightly").insert(pa.Table.from_pylist([wrong | {"state": "open"}]))
+        assert dbt(uri, tmp_path, "test", "--select", "orders", branch="nightly").returncode == 0
+
+        assert shell.run("branch", "merge", "nightly").code == 0
+        states = {row["id"]: row["state"] for row in lake.table("analytics.orders").to_arrow().to_pylist()}
+        assert states == {1: "open", 2: "paid", 3: "cancelled", 4: "open"}
+        assert lake.table("analytics.order_states").count() == 6  # with what they were before
+        assert dbt(uri, tmp_path, "run", "--select", "config.materialized:view").returncode == 0
