@@ -12,7 +12,8 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from laketx import Lake, MergeRefusedError, connect
+from laketx import Branch, Lake, MergeRefusedError, connect
+from laketx.branch import Check
 from metaservice.client import AlreadyExistsError, BlockedError, InvalidError, LakeTXError, MetaClient, NotFoundError
 from metaservice.rpc.convert.paging import bound_token
 from protos.laketx.v1 import catalog_pb2
@@ -255,6 +256,23 @@ def test_checks_in_sql(lake: Lake) -> None:
     fork.update({"v": "30"}, where="id = 3")
     both = 'WITH t AS (SELECT * FROM lake.checked.t) SELECT count(*) = 1 FROM t ANTI JOIN checked."t@main" b USING (id)'
     assert [done.commits for done in branch.merge(checks=[both])] == [2]
+
+
+def test_a_merge_that_is_repeated_runs_its_checks_once(lake: Lake) -> None:
+    """Its answer was lost: the branch has ended, and what was checked is committed."""
+    lake.create_table("twice.t", "id bigint, v bigint")
+    branch, txn_id, ran = lake.branch("twice"), new_uuid7(), list[str]()
+    branch.table("twice.t").append(ROWS)
+
+    def check(on: Branch) -> bool:
+        ran.append(on.name)
+        return True
+
+    checks: list[Check] = ["SELECT count(*) > 0 FROM twice.t", check]
+    first = branch.merge(checks=checks, txn_id=txn_id)
+    again = branch.merge(checks=checks, txn_id=txn_id)
+    assert [(done.version, done.commits) for done in again] == [(done.version, done.commits) for done in first]
+    assert ran == ["twice"]
 
 
 def test_checks_of_a_table(lake: Lake) -> None:
