@@ -163,7 +163,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   private WriteTransaction begin(ConflictPolicy policy) {
     boolean isMerge = SparkPlans.isInsertOnlyMerge(); // which Spark makes an append
-    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy, options);
+    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy, options, definition != null);
   }
 
   /** Does in the driver what Spark's tasks would do for few rows. */

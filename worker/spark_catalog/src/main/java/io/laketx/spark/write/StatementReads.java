@@ -131,14 +131,20 @@ final class StatementReads {
   }
 
   WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy, WriteOptions options) {
+    return begin(operation, schemaVersion, policy, options, false);
+  }
+
+  /** `isNow`: the service hears of it at once. */
+  WriteTransaction begin(
+      Operation operation, long schemaVersion, ConflictPolicy policy, WriteOptions options, boolean isNow) {
     try {
       TransactionBegin how =
           new TransactionBegin(operation, schemaVersion, version(), declared(), elsewhere(), policy, options);
-      return WriteTransaction.begin(snapshot, how);
+      return WriteTransaction.begin(snapshot, how, isNow);
     } catch (LakeException error) {
       if (readsAll || areNone() || error.kind() != ErrorKind.ERROR_KIND_INVALID) throw error;
       readsAll = true;
-      return begin(operation, schemaVersion, policy, options);
+      return begin(operation, schemaVersion, policy, options, isNow);
     }
   }
 

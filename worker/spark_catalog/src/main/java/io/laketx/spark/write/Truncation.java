@@ -54,7 +54,7 @@ public final class Truncation {
     ConflictPolicy policy = options.policy(snapshot.meta(), false);
     TransactionBegin how =
         new TransactionBegin(operation, schema, snapshot.version(), reads, List.of(), policy, options);
-    WriteTransaction txn = WriteTransaction.begin(snapshot, how);
+    WriteTransaction txn = WriteTransaction.begin(snapshot, how, false);
     change.addAllReads(reads);
     try {
       commit(txn, change);

@@ -102,7 +102,8 @@ final class WriteTransaction {
     jobs = ParquetOut.stopper(tag());
   }
 
-  static WriteTransaction begin(Snapshot snapshot, TransactionBegin how) {
+  /** `isNow`: the service hears of it at once. */
+  static WriteTransaction begin(Snapshot snapshot, TransactionBegin how, boolean isNow) {
     if (snapshot.transaction() != null) {
       how.options().checkWithin();
       WarehouseMark.leave(snapshot.service());
@@ -114,18 +115,17 @@ final class WriteTransaction {
     if (!how.options().stage().isEmpty()) return new WriteTransaction(snapshot, how, how.options().stage());
     WriteTransaction found = new WriteTransaction(snapshot, how, how.request(snapshot));
     boolean mayRunAgain = !snapshot.definition().isEmpty(); // for its definition: the commit finds out
-    if (!mayRunAgain) found.beginSoon();
+    if (!mayRunAgain) found.beginSoon(isNow || snapshot.ageMs() > BEGIN_AFTER_MS);
     return found;
   }
 
-  /** At once, if what came before the first row has taken long. */
-  private void beginSoon() {
-    if (snapshot.ageMs() <= BEGIN_AFTER_MS) {
+  private void beginSoon(boolean isNow) {
+    if (!isNow) {
       beginLater();
       return;
     }
     try {
-      Conflict doomed = beginNow();
+      Conflict doomed = beginNow(); // what comes before the first row may have taken long
       if (doomed != null) throw Conflicts.of(doomed, snapshot.meta().getName());
     } catch (LakeException error) {
       abort();
