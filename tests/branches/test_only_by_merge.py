@@ -18,6 +18,7 @@ from metaservice.core.table.model import COMPACTIONS, Operation
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.schema import Column
 from metaservice.core.table.schema_changes import Comment, Drop
+from protos.laketx.v1 import common_pb2, transaction_pb2
 
 ROWS = [{"id": 1, "v": 10}, {"id": 2, "v": 20}]
 GUARD = {"write.only_by_merge": "true"}
@@ -80,7 +81,19 @@ def test_merges_compactions_and_other_alterations_pass(lake: Lake) -> None:
     assert table.refresh().to_arrow().num_rows == 4
 
 
-def test_a_transaction_that_was_open_before_is_refused_at_its_commit(lake: Lake) -> None:
+def test_a_transaction_that_had_begun_before_is_refused_at_its_commit(lake: Lake) -> None:
+    table, client = lake.create_table("shop.begun", "id bigint, v bigint"), lake.client
+    intent = transaction_pb2.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_INSERT)
+    with client.begin([intent]) as txn:
+        table.set_properties(**GUARD)
+        file = common_pb2.DataFile(path=f"{txn.txn_id}/1.parquet", rows=1, bytes=10)
+        with pytest.raises(BlockedError) as caught:
+            txn.commit([common_pb2.Change(table_id=table.table_id, files=[file])])
+    assert caught.value.reason == "ONLY_BY_MERGE"
+    assert table.refresh().meta.head_version == 1
+
+
+def test_a_transaction_that_writes_before_is_refused_at_its_commit(lake: Lake) -> None:
     table = lake.create_table("shop.open", "id bigint, v bigint")
     other = lake.create_table("shop.other", "id bigint, v bigint")
 
