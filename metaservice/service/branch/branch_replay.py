@@ -10,15 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.rebase import Author, commit_on_top
-from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, TxnTable, end
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, TxnTable, check_txn_age, end
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.branches import Branch, off_branch, on_branch
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Operation, Principal, Read, TableCommit
+from metaservice.service.branch.branches import check_childless, tables_on
 from metaservice.service.branch.replay import Replay, Replayed
+from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import is_on
+from metaservice.service.decider.forking import get_branch, is_on
 from metaservice.service.decider.naming import check_free
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
@@ -37,17 +39,41 @@ class Merged:
     time_us: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """A request for a merge or a refresh of the branch of that name."""
+
+    txn_id: str
+    name: str
+    principal: Principal
+    digest: bytes
+
+
 class BranchReplay:
     """Decides what becomes of the commits of a branch. Runs on the decider's thread, whole."""
 
-    def __init__(self, decider: Decider, clocks: Clocks, reads_under: ReadsUnder) -> None:
+    def __init__(
+        self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
+    ) -> None:
         self._decider = decider
+        self._transactions = transactions
         self._clocks = clocks
+        self._keep_ms = keep_ms
         self._reads_under = reads_under
 
     @property
     def _state(self) -> State:
         return self._decider.state
+
+    def begin(self, request: ReplayRequest, message: str) -> tuple[Branch, list[TableState], Txn]:
+        """The branch, its tables, and a new transaction over them."""
+        state, now_us = self._state, self._clocks.now_us()
+        check_txn_age(request.txn_id, now_us // 1000, self._keep_ms, state.forgotten_ms)
+        self._transactions.check_room()
+        branch = get_branch(state, request.name)
+        check_childless(state, branch)
+        txn = Txn(request.txn_id, {}, request.principal, f"{message}{branch.name}", {}, now_us, request.digest)
+        return branch, tables_on(state, branch), txn
 
     def find_done(self, txn_id: str, digest: bytes) -> Merged | None:
         """The answer to a repeat of what is done. Tables that were dropped since are left out."""
@@ -151,8 +177,3 @@ class BranchReplay:
         txn.commit_time_us = time_us
         end(txn, TxnEvent.WIN, time_us)
         self._state.put_txn(txn)
-
-
-def transaction(txn_id: str, principal: Principal, message: str, begin_us: int, digest: bytes) -> Txn:
-    """The transaction of a merge or a refresh."""
-    return Txn(txn_id, {}, principal, message, {}, begin_us, digest)

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from metaservice.core import limits
-from metaservice.core.commit.transaction import Txn, check_txn_age
+from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.branches import Branch
-from metaservice.core.table.model import Principal, TableCommit
+from metaservice.core.table.model import TableCommit
 from metaservice.core.table.properties import MERGE_CHECKS, parse_checks, text_property
-from metaservice.service.branch.branch_replay import BranchReplay, Merged, ReadsUnder, transaction
-from metaservice.service.branch.branches import check_childless, forget_branch, put_branch, tables_on
+from metaservice.service.branch.branch_replay import BranchReplay, Merged, ReadsUnder, ReplayRequest
+from metaservice.service.branch.branches import forget_branch, put_branch
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import get_branch
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 
@@ -26,13 +25,9 @@ MESSAGE = "merge of the branch "
 
 
 @dataclass(frozen=True, slots=True)
-class MergeRequest:
+class MergeRequest(ReplayRequest):
     """A request for a merge. `keep`: the branch stays, and leaves its parent anew."""
 
-    txn_id: str
-    name: str
-    principal: Principal
-    digest: bytes
     keep: bool = False
     validate_only: bool = False
     checked: frozenset[str] = frozenset()  # ids of tables whose checks the client has run
@@ -47,8 +42,7 @@ class Merging:
         self._decider = decider
         self._transactions = transactions
         self._clocks = clocks
-        self._keep_ms = keep_ms
-        self._replay = BranchReplay(decider, clocks, reads_under)
+        self._replay = BranchReplay(decider, transactions, clocks, keep_ms, reads_under)
         self._outcomes = Outcomes(decider, clocks)
 
     @property
@@ -56,16 +50,10 @@ class Merging:
         return self._decider.state
 
     def merge(self, request: MergeRequest) -> Merged:
-        state, now_us = self._state, self._clocks.now_us()
         done = self._replay.find_done(request.txn_id, request.digest)
         if done is not None:
             return done
-        check_txn_age(request.txn_id, now_us // 1000, self._keep_ms, state.forgotten_ms)
-        self._transactions.check_room()
-        branch = get_branch(state, request.name)
-        check_childless(state, branch)
-        tables = tables_on(state, branch)
-        txn = transaction(request.txn_id, request.principal, f"{MESSAGE}{branch.name}", now_us, request.digest)
+        branch, tables, txn = self._replay.begin(request, MESSAGE)
         merged = self._replay.decide(branch, tables, txn)
         refuse_unchecked(merged, request.checked)
         if merged.is_done and not request.validate_only:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from metaservice.core.commit.transaction import Txn, check_txn_age
+from metaservice.core.commit.transaction import Txn
 from metaservice.core.table.branches import Branch, off_branch, on_branch
-from metaservice.core.table.model import Principal, TableCommit
-from metaservice.service.branch.branch_replay import BranchReplay, Merged, ReadsUnder, transaction
-from metaservice.service.branch.branches import check_childless, put_branch, tables_on
+from metaservice.core.table.model import TableCommit
+from metaservice.service.branch.branch_replay import BranchReplay, Merged, ReadsUnder, ReplayRequest
+from metaservice.service.branch.branches import put_branch
 from metaservice.service.branch.replay import Replayed
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import fork_id, get_branch, make_fork
+from metaservice.service.decider.forking import fork_id, make_fork
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
@@ -29,13 +29,9 @@ MESSAGE = "refresh of the branch "
 
 
 @dataclass(frozen=True, slots=True)
-class RefreshRequest:
+class RefreshRequest(ReplayRequest):
     """A request for a refresh."""
 
-    txn_id: str
-    name: str
-    principal: Principal
-    digest: bytes
     validate_only: bool = False
 
 
@@ -46,10 +42,8 @@ class Refreshing:
         self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
     ) -> None:
         self._decider = decider
-        self._transactions = transactions
         self._clocks = clocks
-        self._keep_ms = keep_ms
-        self._replay = BranchReplay(decider, clocks, reads_under)
+        self._replay = BranchReplay(decider, transactions, clocks, keep_ms, reads_under)
         self._outcomes = Outcomes(decider, clocks)
 
     @property
@@ -57,18 +51,12 @@ class Refreshing:
         return self._decider.state
 
     def refresh(self, request: RefreshRequest) -> Merged:
-        state, now_us = self._state, self._clocks.now_us()
         done = self._replay.find_done(request.txn_id, request.digest)
         if done is not None:
             for replayed in done.tables:
                 replayed.name = self._name_in_parent(replayed.table)
             return done
-        check_txn_age(request.txn_id, now_us // 1000, self._keep_ms, state.forgotten_ms)
-        self._transactions.check_room()
-        branch = get_branch(state, request.name)
-        check_childless(state, branch)
-        tables = tables_on(state, branch)
-        txn = transaction(request.txn_id, request.principal, f"{MESSAGE}{branch.name}", now_us, request.digest)
+        branch, tables, txn = self._replay.begin(request, MESSAGE)
         decided = self._replay.decide(branch, tables, txn)
         made_on_it = {table.meta.table_id for table in tables if table.fork is None}
         forks = [part for part in decided.tables if part.fails or part.table.meta.table_id not in made_on_it]
