@@ -24,7 +24,7 @@ QUICK, MANY, BRANCHES = 15, 100, 2
 )
 def test_every_promise_holds_on_branches_and_through_merges(first: int, count: int) -> None:
     merges = sum(run_history(seed, branches=BRANCHES)["merges"] for seed in range(first, first + count))
-    assert merges > count // 3
+    assert merges > count
 
 
 def test_a_seed_gives_the_same_history_each_time() -> None:
