@@ -181,7 +181,9 @@ class Branch:
             above = Branch(self._lake, self._lake.client.get_branch(self.parent).branch).tables(namespace)
         else:
             listed = self._lake.client.list_tables(namespace=namespace)
-            above = [table.name for table in listed if table.create_time_us <= self._meta.time_us]
+            forked = {table.parent_table_id for table in own}  # the parent's may have another name now
+            kept = [table for table in listed if table.table_id not in forked]
+            above = [table.name for table in kept if table.create_time_us <= self._meta.time_us]
         above = [name for name in above if not self.limits or is_among(name, self.limits)]
         dropped = {table.name for table in own if table.dropped}
         added = {table.name for table in own if not table.dropped and _is_in(table.name, namespace)}

@@ -113,6 +113,7 @@ class World:
     def step(self) -> None:
         weights = {
             self.insert: 8, self.update: 5, self.delete: 4, self.overwrite: 2, self.compact: 3, self.restore: 1,
+            self.alter: 2,
             self.branch: 4, self.merge: 4, self.refresh: 3, self.drop: 1, self.clone: 1, self.look: 5,
         }  # fmt: skip
         try:
@@ -175,6 +176,18 @@ class World:
         head = table.refresh().meta.head_version
         for version in range(before + 1, head + 1):
             line.did(version, ("same", None))
+
+    def alter(self) -> None:
+        """Changes what readers don't see, or adds a column that they see as NULL."""
+        line = self.some_line()
+        table = self.table(line)
+        if self.chance.random() < 0.6:
+            self.fresh += 1
+            table.set_properties(**{"user.mark": str(self.fresh)})
+        else:
+            self.fresh += 1
+            table.add_columns(f"extra{self.fresh} int")
+        line.did(table.refresh().meta.head_version, ("alter", None))
 
     def restore(self) -> None:
         line = self.some_line()
@@ -307,7 +320,9 @@ class World:
 
     def check(self, line: Line, version: int) -> None:
         table = self.table(line)
-        found = {row["id"]: row for row in table.to_arrow(version=version).to_pylist()}
+        read = table.to_arrow(version=version)
+        assert all(read[name].null_count == read.num_rows for name in read.column_names if name.startswith("extra"))
+        found = {row["id"]: row for row in read.select(SCHEMA.names).to_pylist()}
         assert found == line.at[version], (line.name, version)
         assert len(found) == table.to_arrow(version=version).num_rows
 
@@ -326,7 +341,7 @@ class World:
             assert all(
                 "laketx.branch" in each.properties
                 for each in commits
-                if each.version and each.operation not in REWRITES
+                if each.version and each.operation not in (*REWRITES, common_pb2.OPERATION_ALTER)
             )
         problems = [problem for part in self.lake.client.check() for problem in part.problems]
         assert problems == []

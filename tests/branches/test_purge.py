@@ -312,3 +312,20 @@ def play(seed: int, steps: int) -> set[str]:
     found = StoreCheck(history.rig.store.cursor(), lambda: None).run()
     assert [problem for part in found for problem in part.problems] == []
     return history.end()
+
+
+def test_a_branch_keeps_a_table_that_its_parent_dropped_before_anybody_looked_at_it_there() -> None:
+    rig = BranchRig()
+    root = rig.table_id
+    (old,) = rig.insert("a")
+    rig.branch("b", keep_ms=90 * DAY_MS)
+    (lost,) = rig.insert("a")
+    rig.ask(lambda: rig.catalog.drop(root, validate_only=False))
+    rig.pass_time(30 * DAY_MS)
+    assert purge(rig, root) == set()
+    rig.on("days@b")
+    assert rig.list_files(1) == {old}
+    assert rig.drop("b")
+    rig.pass_time(30 * DAY_MS)
+    rig.pass_time(30 * DAY_MS)
+    assert purge(rig, root) == {old, lost}

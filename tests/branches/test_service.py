@@ -27,6 +27,10 @@ MADE_UP = bound_token(b"\xff\xfe", "branches")
 ROWS = [{"id": 1, "v": 10}, {"id": 2, "v": 20}]
 
 
+def columns_of(**types: str) -> list[catalog_pb2.Column]:
+    return [catalog_pb2.Column(name=name, type=one, nullable=True) for name, one in types.items()]
+
+
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     with connect(tmp_path_factory.mktemp("lake")) as lake:
@@ -197,6 +201,66 @@ def test_an_alteration_goes_with_its_rows_or_not_at_all(lake: Lake) -> None:
     with pytest.raises(MergeRefusedError) as caught:
         other.merge()
     assert [one.reason for one in caught.value.tables] == ["MERGE_NEEDS_UNCHANGED_PARENT"]
+
+
+@pytest.mark.parametrize("profile", ["maxcompute", "delta_serializable", "delta_write_serializable", "row_level"])
+@pytest.mark.parametrize("back", ["merge", "refresh"])
+def test_an_alteration_follows_rows_of_the_parent(lake: Lake, profile: Any, back: str) -> None:
+    name = f"after_{profile}_{back}.t"
+    table = lake.create_table(name, "id bigint, v bigint", profile=profile)
+    table.append(ROWS)
+    branch = lake.branch(f"{profile}-{back}")
+    fork = branch.table(name)
+    fork.add_columns("note string")
+    fork.set_properties(**{"user.owner": "ana"})
+    fork.append([{"id": 3, "v": 30, "note": "new"}])
+    fork.rename_column("note", "remark")
+    fork.append([{"id": 4, "v": 40, "remark": "newer"}])
+    table.append([{"id": 5, "v": 50}])
+    table.set_properties(**{"user.team": "shop"})
+    branch.merge() if back == "merge" else branch.refresh()
+    merged = lake.table(name) if back == "merge" else branch.table(name)
+    rows = sorted(merged.to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+    assert [(row["id"], row["remark"]) for row in rows] == [(1, None), (2, None), (3, "new"), (4, "newer"), (5, None)]
+    properties = merged.refresh().meta.properties
+    assert (properties["user.owner"], properties["user.team"]) == ("ana", "shop")
+    table = lake.table(name)
+    table.add_columns("late string")  # its id is a new one
+    table.append([{"id": 6, "v": 60, "late": "x"}])
+    assert [row["late"] for row in table.to_arrow().to_pylist() if row["id"] in (3, 6)].count("x") == 1
+
+
+def test_a_table_that_was_replaced_on_a_branch_follows_rows_where_an_overwrite_does(lake: Lake) -> None:
+    table = lake.create_table("replaced.t", "id bigint, v bigint")
+    table.append(ROWS)
+    branch = lake.branch("replaced")
+    wanted = catalog_pb2.Table(name="replaced.t@replaced", columns=columns_of(id="bigint", name="string"))
+    lake.client.create_table(wanted, or_replace=True)
+    branch.table("replaced.t").append([{"id": 7, "name": "seven"}])
+    table.append([{"id": 5, "v": 50}])
+    branch.merge()
+    assert lake.table("replaced.t").to_arrow().to_pylist() == [{"id": 7, "name": "seven"}]
+
+
+def test_two_alterations_of_columns_do_not_follow_each_other(lake: Lake) -> None:
+    table = lake.create_table("both.t", "id bigint, v bigint")
+    branch = lake.branch("both")
+    branch.table("both.t").add_columns("note string")
+    table.add_columns("mark string")
+    with pytest.raises(MergeRefusedError) as caught:
+        branch.merge()
+    assert [one.reason for one in caught.value.tables] == ["MERGE_NEEDS_UNCHANGED_PARENT"]
+
+
+def test_a_creation_is_repeated_after_the_merge_of_an_alteration(lake: Lake) -> None:
+    wanted = catalog_pb2.Table(name="repeated.t", columns=columns_of(id="bigint", v="bigint"))
+    lake.client.create_namespace("repeated")
+    request_id = new_uuid7()
+    made = lake.client.create_table(wanted, request_id=request_id)
+    branch = lake.branch("repeated")
+    branch.table("repeated.t").add_columns("note string")
+    branch.merge()
+    assert lake.client.create_table(wanted, request_id=request_id).table_id == made.table_id
 
 
 def test_rows_in_commits_and_increments_of_a_fork(lake: Lake) -> None:
@@ -421,3 +485,39 @@ def test_branches_and_merges_are_counted(tmp_path: Path) -> None:
             f'laketx_merges_total{{outcome="{outcome}"}}': 1
             for outcome in ("refreshed", "merge_refused", "refresh_refused")
         }
+
+
+def test_a_branch_shows_what_the_parent_dropped_or_renamed_since(lake: Lake) -> None:
+    for name in ("lost.dropped", "lost.renamed", "lost.stays"):
+        lake.create_table(name, "id bigint, v bigint").append(ROWS)
+    branch = lake.branch("lost")
+    limited = lake.branch("lost-limited", tables=["lost.stays"])
+    lake.drop_table("lost.dropped")
+    lake.rename_table("lost.renamed", "lost.other")
+    lake.create_table("lost.renamed", "id bigint").append([{"id": 9}])
+    child = lake.branch("lost-child", parent="lost")
+    assert branch.tables("lost") == child.tables("lost") == ["lost.dropped", "lost.renamed", "lost.stays"]
+    for one in (branch, child):
+        for name in ("lost.dropped", "lost.renamed"):
+            assert one.table(name).to_arrow().to_pylist() == ROWS
+    assert limited.tables() == ["lost.stays"]
+    with pytest.raises(NotFoundError):
+        branch.table("lost.other")
+    child.drop()
+    branch.table("lost.renamed").append([{"id": 3, "v": 30}])
+    branch.merge()
+    assert lake.tables("lost") == ["lost.other", "lost.renamed", "lost.stays"]
+    assert lake.table("lost.other").to_arrow().num_rows == 3
+
+
+def test_a_merge_that_drops_a_table_leaves_it_to_other_branches(lake: Lake) -> None:
+    lake.create_table("gone.t", "id bigint, v bigint").append(ROWS)
+    first, second = lake.branch("gone-1"), lake.branch("gone-2")
+    first.drop_table("gone.t")
+    first.merge()
+    assert lake.tables("gone") == []
+    assert second.table("gone.t").to_arrow().to_pylist() == ROWS
+    second.table("gone.t").append(ROWS)
+    with pytest.raises(MergeRefusedError) as caught:
+        second.merge()
+    assert [one.reason for one in caught.value.tables] == ["MERGE_PARENT_DROPPED"]

@@ -18,6 +18,7 @@ from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.forking import fork_where_shown
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 
@@ -66,6 +67,9 @@ class Merging:
     def _write(self, branch: Branch, tables: Sequence[TableState], txn: Txn, merged: Merged, *, keep: bool) -> None:
         """One batch."""
         state = self._state
+        drops = self._replay.drops(branch)
+        for lost in filter(None, map(self._replay.parent_of, drops)):
+            fork_where_shown(state, lost, but=branch.name)
         commits: list[TableCommit] = []
         for replayed in merged.tables:
             for commit, author in replayed.commits:
@@ -74,7 +78,6 @@ class Merging:
         self._replay.end(txn, commits, merged.time_us)
         now_us = self._clocks.now_us()
         by_parent = {replayed.table.raw_id: replayed for replayed in merged.tables}
-        drops = self._replay.drops(branch)
         for table in tables:
             parent = self._replay.parent_of(table.fork)
             if parent is not None:  # it has rows with ids that the branch gave

@@ -30,7 +30,9 @@ from metaservice.core.table.model import (
     Operation,
     TableCommit,
 )
+from metaservice.core.table.replayed_alterations import alteration_between
 from metaservice.core.table.rows import Payloads, Written
+from metaservice.service.decider.forking import meta_at
 from metaservice.service.decider.snapshots import StoreSnapshots, TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
@@ -38,7 +40,7 @@ from metaservice.store.records.branches import ReadsOf, decode_declared
 from metaservice.store.records.row_facts import load_rows
 from metaservice.store.records.tables import added_chunks, added_of, decode_commit, decode_table
 
-WITHOUT_REPLAY = frozenset({Operation.ALTER, Operation.RESTORE, Operation.CUSTOM})
+WITHOUT_REPLAY = frozenset({Operation.RESTORE, Operation.CUSTOM})
 ON_CONFLICT = "write.on_conflict"
 BRANCH, BRANCH_VERSION = "laketx.branch", "laketx.branch.version"
 
@@ -215,7 +217,8 @@ class Replay:
             raw = self._state.records.get(keys.table_key(self._fork.raw_id, logged.version))
             if raw is None:
                 raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=logged.version)
-            meta = replace(decode_table(raw), table_id=table_id, name=self._parent.meta.name)
+            parent = self._parent.meta
+            meta = replace(decode_table(raw), table_id=table_id, name=parent.name, digest=parent.digest)
         return TableCommit(logged.version, time_us, change, 0, footprint, logged.added, removed, meta)
 
     def _declared(self, logged: Logged) -> Change:
@@ -232,6 +235,7 @@ class Replay:
         head = parent.head
         winners = [self._state.winner(parent, version) for version in range(base + 1, head + 1)]
         ahead = Ahead(self._state.snapshots(parent), self._state.snapshots(self._fork), base, head)
+        meta, fork_meta = parent.meta, meta_at(self._state, self._fork, base)
         rewritten: set[str] = set()  # outputs of the fork's own compactions: the parent has none of them
         left_out: list[int] = []
         for logged in self._logged():
@@ -240,30 +244,40 @@ class Replay:
                 rewritten |= {path for group in footprint.groups for path in group.outputs}
                 left_out.append(logged.version)
                 continue
-            if logged.operation in WITHOUT_REPLAY or footprint.altered:
-                raise _no_replay(logged, parent.meta)
+            if logged.operation in WITHOUT_REPLAY:
+                raise _no_replay(logged, meta)
             change = self._declared(logged)
+            if footprint.altered:
+                altered = meta_at(self._state, self._fork, logged.version)
+                change.alteration = alteration_between(fork_meta, altered, meta)
+                if change.alteration is None:
+                    raise _no_replay(logged, meta)
+                fork_meta = altered
             if change.app_versions and self._has(change, replayed.commits):
                 left_out.append(logged.version)
                 continue
             change.adds = [replace(live.entry) for live in logged.added]
             if any(not rewritten.isdisjoint(entry.touches) for entry in change.adds):
-                raise _no_replay(logged, parent.meta)
+                raise _no_replay(logged, meta)
             ahead.read_version = logged.version - 1
             author = Author(self._merge.txn_id, footprint.principal)
-            check(change, parent.meta, ahead)
-            conflict = judge(change, parent.meta, winners, ahead)
+            if (
+                logged.operation is not Operation.ALTER
+            ):  # it was checked when it was made, and may be a replacement here
+                check(change, meta, ahead)
+            conflict = judge(change, meta, winners, ahead)
             decision: TableCommit | Conflict
             if conflict is not None and not self._resubmits(conflict):
                 decision = conflict
             else:
-                decision = commit_on_top(change, parent.meta, (), ahead, author, head + len(replayed.commits), time_us)
+                decision = commit_on_top(change, meta, (), ahead, author, head + len(replayed.commits), time_us)
             if isinstance(decision, Conflict):
                 replayed.conflict = decision
                 return
             decision.rebased_over = len(winners)
             fill_inlined(self._state, self._fork, change.adds)
             ahead.then(decision)
+            meta = decision.meta or meta
             replayed.commits.append((decision, self._author(logged, branch)))
         replayed.left_out = tuple(left_out)
 

@@ -10,6 +10,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.branches import Branch, branch_of, off_branch, on_branch, unknown_branch
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Idle
+from metaservice.core.table.staged_names import is_unborn
 from metaservice.core.table.view_definition import without_definition
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
@@ -42,6 +43,8 @@ def find_table(state: State, name: str) -> TableState | None:
     written = on_branch(off_branch(base.meta.name), branch.name)
     if written in state.names:
         return state.tables[state.names[written]]
+    if keys.uuid_text(fork_id(branch, base.raw_id)) in state.tables:  # under the name that it had
+        return None
     state.flush()
     version = version_at(state, base, branch.time_us)
     if version is None:  # it came later
@@ -49,6 +52,23 @@ def find_table(state: State, name: str) -> TableState | None:
     if branch.tables:  # a table that was renamed since was not held under its earlier name
         state.check_retained(base, version)
     return make_fork(state, base, version, keys.uuid_text(fork_id(branch, base.raw_id)), written, branch.name)
+
+
+def fork_where_shown(state: State, table: TableState, but: str = "") -> None:
+    """Forks a table on the branches that show it, but for one, before it loses its name: they find it under that."""
+    name = table.meta.name
+    if is_unborn(name):
+        return
+    for branch in [one for one in state.branches.values() if one.parent == branch_of(name) and one.name != but]:
+        raw_id = fork_id(branch, table.raw_id)
+        if raw_id in state.forks or not branch.has(off_branch(name)):
+            continue
+        state.flush()
+        version = version_at(state, table, branch.time_us)
+        if version is not None:
+            make_fork(
+                state, table, version, keys.uuid_text(raw_id), on_branch(off_branch(name), branch.name), branch.name
+            )
 
 
 def version_at(state: State, table: TableState, time_us: int) -> int | None:
@@ -64,7 +84,7 @@ def make_fork(state: State, base: TableState, version: int, table_id: str, name:
         raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
     state.need("branches")
     raw_id, cursor = keys.uuid_bytes(table_id), state.records.cursor()
-    meta = replace(_meta_at(state, base, version), table_id=table_id, name=name, digest="")
+    meta = replace(meta_at(state, base, version), table_id=table_id, name=name, digest="")
     if not branch:  # a clone of a materialized view is a table of its own
         meta = replace(meta, properties=without_definition(meta.properties))
     commit = cursor.get(keys.commit_key(base.raw_id, version))
@@ -89,7 +109,8 @@ def make_fork(state: State, base: TableState, version: int, table_id: str, name:
     return table
 
 
-def _meta_at(state: State, table: TableState, version: int) -> TableMeta:
+def meta_at(state: State, table: TableState, version: int) -> TableMeta:
+    """The definition of a table at a version. Earlier decisions have been flushed."""
     start, end = keys.table_key(table.raw_id, 0), keys.table_key(table.raw_id, version + 1)
     for _, raw in state.records.cursor().scan_back(start, end):
         return decode_table(raw)

@@ -20,7 +20,7 @@ from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Int
 from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import find_table, get_branch, is_on
+from metaservice.service.decider.forking import find_table, fork_where_shown, get_branch, is_on
 from metaservice.service.decider.naming import check_free, table_name_in
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
@@ -184,6 +184,8 @@ class Catalog:
             meta = meta.altered(alteration)  # what can't be altered so leaves no transaction behind
         if validate_only:
             return Altered(table.view()._replace(meta=meta))
+        if is_new and alteration.name is not None:
+            fork_where_shown(self._decider.state, table)
         begin = Begin(
             request.txn_id,
             (Intent(request.table_id, Operation.ALTER),),
@@ -222,6 +224,7 @@ class Catalog:
         table = state.get_table(table_id)
         if validate_only:
             return sum(table_id in txn.tables for txn in state.open.values())
+        fork_where_shown(state, table)
         return self._transactions.drop_table(table)
 
     def undrop(self, table_id: str) -> TableView:

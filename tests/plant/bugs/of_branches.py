@@ -63,7 +63,7 @@ BUGS: Final = (
     Bug(
         "a merge is not judged against the parent's commits",
         SERVICE + "branch/replay.py",
-        (("            conflict = judge(change, parent.meta, winners, ahead)\n", "            conflict = None\n"),),
+        (("            conflict = judge(change, meta, winners, ahead)\n", "            conflict = None\n"),),
         CONFLICTS,
     ),
     Bug(
@@ -261,6 +261,30 @@ BUGS: Final = (
         "a merge that is repeated without its checks is taken for another",
         "metaservice/rpc/services/branches.py",
         (("    del repeated.checked_table_ids[:]\n", ""),),
+        OF_SERVICE,
+    ),
+    Bug(
+        "an alteration of a branch takes its place in the parent with the branch's old properties",
+        "metaservice/core/table/replayed_alterations.py",
+        (("    changed = onto.altered(change)\n", "    changed = after.altered(change)\n"),),
+        OF_SERVICE,
+    ),
+    Bug(
+        "a merge judges by the columns that the table had before the branch's ALTER",
+        SERVICE + "branch/replay.py",
+        (("            meta = decision.meta or meta\n", ""),),
+        OF_SERVICE,
+    ),
+    Bug(
+        "a table that the parent drops is gone on a branch that nobody looked at",
+        SERVICE + "table/catalog.py",
+        (("        fork_where_shown(state, table)\n        return", "        return"),),
+        OF_SERVICE + PURGE,
+    ),
+    Bug(
+        "a table that the parent renamed is on a branch under both names",
+        SERVICE + "decider/forking.py",
+        (("    if keys.uuid_text(fork_id(branch, base.raw_id)) in state.tables:", "    if False:"),),
         OF_SERVICE,
     ),
 )

@@ -26,6 +26,9 @@ class BranchTables:
         parent = found.branch.parent
         above = self.of(parent) if parent else self.in_main
         shown = {name: one for name, one in above.items() if one.create_time_us <= found.branch.time_us}
+        names = {table.parent_table_id: table.name for table in found.tables}
+        for name in [name for name, there in shown.items() if names.get(there.table_id, name) != name]:
+            del shown[name]  # renamed in the parent since
         for one in found.tables:
             if one.dropped:
                 shown.pop(one.name, None)

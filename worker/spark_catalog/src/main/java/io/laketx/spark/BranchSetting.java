@@ -9,7 +9,9 @@ import io.laketx.v1.GetBranchRequest;
 import io.laketx.v1.GetBranchResponse;
 import io.laketx.v1.Table;
 import java.util.Collection;
+import java.util.HashSet;
 import java.util.Locale;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -83,8 +85,11 @@ public final class BranchSetting {
     GetBranchResponse answer = service.ask(stubs -> stubs.catalog().getBranch(request));
     Branch shown = answer.getBranch();
     if (shown.getParent().isEmpty()) {
+      Set<String> forked = new HashSet<>(); // the lake's tables may have another name now
+      for (BranchTable one : answer.getTablesList()) forked.add(one.getParentTableId());
       for (Table one : Tables.list(service, namespace, false)) {
-        if (one.getCreateTimeUs() <= shown.getTimeUs()) found.put(one.getName(), one.getName());
+        boolean isOlder = one.getCreateTimeUs() <= shown.getTimeUs();
+        if (isOlder && !forked.contains(one.getTableId())) found.put(one.getName(), one.getName());
       }
     } else {
       for (String one : tables(service, namespace, shown.getParent())) found.put(one, one);
