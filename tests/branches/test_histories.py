@@ -1,7 +1,8 @@
 """Random histories over a lake, its branches, branches of those, and clones, against plain dicts.
 
 Every version of every table on every line is read and compared. A merge is compared with the effects of the branch's
-commits on the parent, in their order; one that is refused changes nothing.
+commits on the parent, in their order; one that is refused changes nothing. A consumer of each table reads here and
+there: what it has seen is the table at its cursor, on every line.
 """
 
 from __future__ import annotations
@@ -88,6 +89,9 @@ class World:
             given = {"write.only_by_merge": "true"} if name == self.guarded else {}
             lake.create_table(name, "id bigint, p int, v bigint", profile=profile, properties=given, **options)  # type: ignore[arg-type]
             self.lines[""][name] = Line(name, at={0: {}})
+            lake.table(name).cursor("etl", version=0)
+        self.seen: dict[str, Rows] = {name: {} for name in TABLES}  # by the consumer of a line that has used its cursor
+        self.moved: set[str] = set()  # lines of branches whose cursor is elsewhere than the branch found it
 
     # -- lines
 
@@ -113,7 +117,7 @@ class World:
     def step(self) -> None:
         weights = {
             self.insert: 8, self.update: 5, self.delete: 4, self.overwrite: 2, self.compact: 3, self.restore: 1,
-            self.alter: 2,
+            self.alter: 2, self.consume: 2,
             self.branch: 4, self.merge: 4, self.refresh: 3, self.drop: 1, self.clone: 1, self.look: 5,
         }  # fmt: skip
         try:
@@ -189,6 +193,41 @@ class World:
             table.add_columns(f"extra{self.fresh} int")
         line.did(table.refresh().meta.head_version, ("alter", None))
 
+    def consume(self) -> None:
+        branch = self.chance.choice(list(self.lines))
+        line = self.line(branch, self.chance.choice(list(TABLES)))
+        table = self.table(line)
+        cursor = table.cursor("etl")
+        before = cursor.version
+        if line.name in self.seen:
+            assert self.seen[line.name] == line.at[before]
+        try:
+            cursor.to_arrow(mode="latest", until=self.chance.randint(before, table.meta.head_version))
+        except GoneError:
+            return
+        after = cursor.advance()
+        self.seen[line.name] = dict(line.at[after])
+        if branch and after != before:
+            self.moved.add(line.name)
+
+    def check_consumer(self, line: Line) -> None:
+        """What it has seen is the table at its cursor: nothing was left out by a merge, and nothing comes twice."""
+        found = [one for one in self.lake.client.list_cursors(self.table(line).table_id) if one.name == "etl"]
+        assert self.seen[line.name] == line.at[found[0].version], line.name
+
+    def _consumers_of(self, branch: str, parent: str) -> None:
+        """A merge hands what they have seen to the parent."""
+        for name in TABLES:
+            mine, above = f"{name}@{branch}", self.line(parent, name)
+            if mine in self.moved:
+                self.seen[above.name] = self.seen[mine]
+                if parent:
+                    self.moved.add(above.name)
+            self.seen.pop(mine, None)
+            self.moved.discard(mine)
+            if above.name in self.seen:
+                self.check_consumer(above)
+
     def restore(self) -> None:
         line = self.some_line()
         version = self.chance.choice(list(line.at))
@@ -246,6 +285,7 @@ class World:
                     above.done.append(effect)
                 else:
                     above.did(heads[name], effect)
+        self._consumers_of(branch, parent)
         del self.lines[branch]
         if keep:
             self.leave(branch, parent)
@@ -282,6 +322,12 @@ class World:
                     anew.done.append(effect)
                 else:
                     anew.did(base, effect)
+        for name in TABLES:
+            mine = f"{name}@{branch}"
+            if mine in self.moved:
+                self.check_consumer(self.line(branch, name))
+            else:
+                self.seen.pop(mine, None)
         self.look_at_all(branch)
 
     def leave(self, branch: str, parent: str) -> None:

@@ -32,6 +32,21 @@ def test_pyiceberg_polars_and_duckdb_read_all_tables(tmp_path: Path, forms: tupl
     assert {(one.engine, one.version) for one in found} <= known, "run `make iceberg-matrix`"
 
 
+@pytest.mark.parametrize("engine", ["pyiceberg", pytest.param("duckdb", marks=pytest.mark.long)])
+def test_tables_of_a_branch_are_read_as_those_of_the_lake(tmp_path: Path, engine: str) -> None:
+    """They begin in the lake, which empties them then; all else happens on the branch."""
+    found = run(tmp_path, (engine,), (3,), branch="matrix")
+    assert [each for one in found for each in one.failures] == []
+    assert [one.reads for one in found] == [READS]
+
+
+@pytest.mark.long
+def test_spark_reads_tables_of_a_branch_as_those_of_the_lake(tmp_path: Path) -> None:
+    spark_or_skip()
+    found = run(tmp_path, ("spark",), branch="matrix")
+    assert failed(found) == failed([one for one in saved() if one.engine == "spark"])
+
+
 @pytest.mark.long
 def test_other_engines_read_what_the_documents_say(tmp_path: Path) -> None:
     spark_or_skip()

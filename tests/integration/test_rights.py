@@ -419,7 +419,7 @@ def test_a_watch_ends_when_its_right_is_revoked(lake: Guarded) -> None:
     lake.grant("user:other", "reader", table_id=table_id)
     lake.owner.call("AccessService/Revoke", grantee="user:other", place={"table_id": table_id})
     append(lake.owner, table_id)
-    assert [one.version for answer in (next(stream), next(stream)) for one in answer.versions] == [2]
+    assert next([one.version for one in answer.versions] for answer in stream if answer.versions) == [2]
     lake.owner.call("AccessService/Revoke", grantee="user:watcher", place={"table_id": table_id})
     assert ended_with(stream) == (grpc.StatusCode.NOT_FOUND, "TABLE_UNKNOWN")  # without a commit
 

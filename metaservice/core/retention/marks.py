@@ -39,6 +39,8 @@ class Cursor:
     used_us: int
     request_id: str = ""
     epoch: str = ""
+    inherited: int = -1  # where a branch found a cursor of its parent; -1: it was made where it is
+    holds: str = ""  # then the table of the parent with the versions that it needs
 
     def left_ms(self, now_us: int) -> int:
         """How long it will keep, if unused; 0: it keeps nothing."""

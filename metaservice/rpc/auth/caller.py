@@ -9,6 +9,7 @@ from metaservice.core.access import Identity, Place, Policy, Role
 from metaservice.core.commit.transaction import Txn, TxnState, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.rpc.convert import wire, wire_tasks
+from metaservice.service.decider.branch_marks import find_cursor, find_tag
 from metaservice.service.decider.state import State
 from protos.laketx.v1 import access_pb2
 
@@ -191,14 +192,14 @@ class Caller:
     def need_cursor(self, table_id: str, name: str) -> None:
         """A cursor of the caller, or the right to write."""
         self.need_table(table_id, READER)
-        cursor = self.state.marks.cursors.get((table_id, name))
+        cursor = find_cursor(self.state, table_id, name)
         if cursor is not None and cursor.principal.name != self.who.principal:
             self.need_table(table_id, WRITER)
 
     def need_tag(self, table_id: str, name: str) -> None:
         """A tag of the caller with the right to write, or the role maintainer."""
         self.need_table(table_id, WRITER)
-        tag = self.state.marks.tags.get((table_id, name))
+        tag = find_tag(self.state, table_id, name)
         if tag is not None and tag.principal.name != self.who.principal:
             self.need_table(table_id, MAINTAINER)
 

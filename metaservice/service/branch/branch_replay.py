@@ -12,12 +12,15 @@ from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.rebase import Author, commit_on_top
 from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, TxnTable, check_txn_age, end
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.retention.branch_marks import merged_cursor, merged_tag
+from metaservice.core.retention.marks import Cursor, Tag
 from metaservice.core.table.branches import Branch, off_branch, on_branch
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Operation, Principal, Read, TableCommit
 from metaservice.service.branch.branches import check_childless, tables_on
 from metaservice.service.branch.replay import Replay, Replayed
 from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.branch_marks import find_cursor, find_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import get_branch, is_on
@@ -31,12 +34,23 @@ ReadsUnder = Callable[[Sequence[bytes], TableMeta], tuple[Read, ...]]  # the wir
 
 
 @dataclass(slots=True)
+class MovedMarks:
+    """The cursors that moved and the tags that were made on a fork, for its parent's table."""
+
+    fork: TableState
+    parent: TableState
+    cursors: list[Cursor]
+    tags: list[Tag]
+
+
+@dataclass(slots=True)
 class Merged:
     """What a merge or a refresh did, would do, or why it can't."""
 
     is_done: bool
     tables: list[Replayed] = field(default_factory=list)
     time_us: int = 0
+    marks: list[MovedMarks] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +115,22 @@ class BranchReplay:
         parents = [parent for _, parent in pairs if parent is not None]
         last_us = max([table.last_time_us for table in (*parents, *tables)], default=0)
         time_us = txn.begin_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
-        replayed = []
+        replayed: list[Replayed] = []
+        marks: list[MovedMarks] = []
         for table, parent in pairs:
             if table.fork is None:
                 replayed.append(self._new_table(branch, table, txn, time_us))
             elif table.head == table.fork.version:
-                continue
+                part = None if parent is None else self._unchanged(table, parent, marks)
+                replayed += [part] if part is not None and part.fails else []
             elif parent is None:
                 refusal = MetaError(ErrorKind.BLOCKED, "MERGE_PARENT_DROPPED", table=table.meta.name)
                 replayed.append(Replayed(table, off_branch(table.meta.name), refusal=refusal))
             else:
                 reads_of = self._reads_of(parent)
-                replayed.append(Replay(state, table, parent, reads_of, txn).run(branch.name, time_us))
+                part = Replay(state, table, parent, reads_of, txn).run(branch.name, time_us)
+                self._move_marks(table, part, marks)
+                replayed.append(part)
         for fork in self.drops(branch):
             parent = self.parent_of(fork)
             if parent is not None and parent.head != fork.version:
@@ -121,7 +139,35 @@ class BranchReplay:
                 )
                 replayed.append(Replayed(parent, parent.meta.name, refusal=refusal))
         replayed.sort(key=lambda part: part.name)
-        return Merged(not any(part.fails for part in replayed), replayed, time_us)
+        return Merged(not any(part.fails for part in replayed), replayed, time_us, marks)
+
+    def _unchanged(self, table: TableState, parent: TableState, marks: list[MovedMarks]) -> Replayed:
+        """A fork without commits: its cursors may have moved."""
+        part = Replayed(parent, parent.meta.name)
+        part.is_forward = table.fork is not None and table.fork.version == parent.head
+        self._move_marks(table, part, marks)
+        return part
+
+    def _move_marks(self, table: TableState, part: Replayed, marks: list[MovedMarks]) -> None:
+        """Adds what becomes of the fork's tags and cursors, or notes why it can't be."""
+        state, fork_id, parent_id = self._state, table.meta.table_id, part.table.meta.table_id
+        if table.fork is None or part.fails:
+            return
+        base, is_forward = table.fork.version, part.is_forward
+        moved = MovedMarks(table, part.table, [], [])
+        try:
+            for cursor in state.marks.own_cursors(fork_id):
+                if merged_cursor(cursor, find_cursor(state, parent_id, cursor.name), base, is_forward=is_forward):
+                    moved.cursors.append(cursor)
+            for name in state.marks.names_of_tags(fork_id):
+                tag = state.marks.tags[fork_id, name]
+                if merged_tag(tag, find_tag(state, parent_id, name), base, is_forward=is_forward):
+                    moved.tags.append(tag)
+        except MetaError as refusal:
+            part.refusal = refusal
+            part.commits.clear()
+        if moved.cursors or moved.tags:
+            marks.append(moved)
 
     def _check_closed(self, branch: Branch, tables: Sequence[TableState]) -> None:
         on_it = {table.meta.table_id for table in tables}

@@ -10,6 +10,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.branches import Branch, branch_of, check_branch_name, off_branch
 from metaservice.core.table.model import Principal
 from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.branch_marks import end_marks
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import get_branch, is_on, make_fork
@@ -143,7 +144,11 @@ class Branches:
         if branch is None:
             return False, 0
         check_childless(state, branch)
-        ended = sum(self._transactions.drop_table(table) for table in tables_on(state, branch))
+        tables = tables_on(state, branch)
+        forked = [table.meta.table_id for table in tables if table.fork is not None]
+        ended = sum(self._transactions.drop_table(table) for table in tables)
+        for table_id in forked:
+            end_marks(state, table_id)
         forget_branch(state, branch)
         return True, ended
 

@@ -11,11 +11,12 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.branches import Branch
 from metaservice.core.table.model import TableCommit
 from metaservice.core.table.properties import MERGE_CHECKS, parse_checks, text_property
-from metaservice.service.branch.branch_replay import BranchReplay, Merged, ReadsUnder, ReplayRequest
+from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReadsUnder, ReplayRequest
 from metaservice.service.branch.branches import forget_branch, put_branch
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.branch_marks import end_marks, find_cursor, put_cursor, put_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import fork_where_shown
@@ -77,6 +78,8 @@ class Merging:
                 commits.append(commit)
         self._replay.end(txn, commits, merged.time_us)
         now_us = self._clocks.now_us()
+        for moved in merged.marks:
+            self._give_marks(moved)
         by_parent = {replayed.table.raw_id: replayed for replayed in merged.tables}
         for table in tables:
             parent = self._replay.parent_of(table.fork)
@@ -85,6 +88,7 @@ class Merging:
                 state.row_ids_given.add(parent.meta.table_id)
             if table.fork is not None:
                 self._replay.succeed(table.fork, by_parent.get(table.fork.base), table.fork.base)
+                end_marks(state, table.meta.table_id)
                 forget_table(state, table, now_us)
         for fork in drops:
             parent = self._replay.parent_of(fork)
@@ -98,6 +102,17 @@ class Merging:
             put_branch(state, replace(branch, time_us=instant, expire_us=max(branch.expire_us, expire_us)))
         else:
             forget_branch(state, branch)
+
+    def _give_marks(self, moved: MovedMarks) -> None:
+        """Moves the parent's cursors to where those of the fork are, and makes what it lacks."""
+        state, table_id = self._state, moved.parent.meta.table_id
+        for cursor in moved.cursors:
+            theirs = find_cursor(state, table_id, cursor.name) or replace(cursor, inherited=-1, holds="")
+            used_us = max(theirs.used_us, cursor.used_us)
+            after = replace(theirs, table_id=table_id, version=cursor.version, used_us=used_us, request_id="")
+            put_cursor(state, after)
+        for tag in moved.tags:
+            put_tag(state, replace(tag, table_id=table_id))
 
 
 def refuse_unchecked(merged: Merged, checked: frozenset[str]) -> None:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.table.branches import Branch, off_branch, on_branch
 from metaservice.core.table.model import TableCommit
-from metaservice.service.branch.branch_replay import BranchReplay, Merged, ReadsUnder, ReplayRequest
+from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReadsUnder, ReplayRequest
 from metaservice.service.branch.branches import put_branch
 from metaservice.service.branch.replay import Replayed
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.branch_marks import end_marks, put_cursor, put_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import fork_id, make_fork
@@ -60,7 +61,7 @@ class Refreshing:
         decided = self._replay.decide(branch, tables, txn)
         made_on_it = {table.meta.table_id for table in tables if table.fork is None}
         forks = [part for part in decided.tables if part.fails or part.table.meta.table_id not in made_on_it]
-        refreshed = Merged(decided.is_done, forks, decided.time_us)
+        refreshed = Merged(decided.is_done, forks, decided.time_us, decided.marks)
         if refreshed.is_done and not request.validate_only:
             self._write(branch, tables, txn, refreshed)
         if not request.validate_only:
@@ -82,6 +83,7 @@ class Refreshing:
             if table.fork is not None:
                 successor = fork_id(later, table.fork.base)
                 self._replay.succeed(table.fork, by_parent.get(table.fork.base), successor)
+                end_marks(state, table.meta.table_id)
                 forget_table(state, table, now_us)
         given = {table.fork.base: table.next_row_id for table in tables if table.fork is not None}
         commits = [
@@ -90,12 +92,26 @@ class Refreshing:
             if part.commits
             for commit in self._fork_anew(later, part, given[part.table.raw_id])
         ]
+        for moved in refreshed.marks:
+            self._give_marks(later, moved)
         self._replay.end(txn, commits, refreshed.time_us)
         for dropped in drops:
             raw_id = fork_id(later, dropped.base)
             state.put_fork(replace(dropped, raw_id=raw_id, holds=(), is_gone=True))
             state.batch.put(keys.dropped_key(raw_id), keys.encode_version(max(now_us, state.newest_us)))
         put_branch(state, later)
+
+    def _give_marks(self, branch: Branch, moved: MovedMarks) -> None:
+        """Puts the cursors that moved, and the tags, on the new fork."""
+        state, parent = self._state, moved.parent
+        table_id = keys.uuid_text(fork_id(branch, parent.raw_id))
+        if table_id not in state.tables:  # nothing was committed to it
+            name = on_branch(off_branch(parent.meta.name), branch.name)
+            make_fork(state, parent, parent.head, table_id, name, branch.name)
+        for cursor in moved.cursors:
+            put_cursor(state, replace(cursor, table_id=table_id, request_id=""))
+        for tag in moved.tags:
+            put_tag(state, replace(tag, table_id=table_id))
 
     def _fork_anew(self, branch: Branch, part: Replayed, next_row_id: int) -> list[TableCommit]:
         """A fork of the parent's newest version with the commits; the answer names it then."""

@@ -83,6 +83,7 @@ class MarkBook:
         self.cursors: dict[tuple[str, str], Cursor] = {}
         self._tags_of: dict[str, dict[str, int]] = {}
         self._cursors_of: dict[str, dict[str, Cursor]] = {}
+        self._holding: dict[str, dict[tuple[str, str], Cursor]] = {}  # on branches, by the table that they hold
         for key, raw in store.scan(keys.TAGS, prefix_end(keys.TAGS)):
             self.put_tag(decode_tag(key, raw))
         for key, raw in store.scan(keys.CURSORS, prefix_end(keys.CURSORS)):
@@ -99,10 +100,18 @@ class MarkBook:
     def put_cursor(self, cursor: Cursor) -> None:
         self.cursors[cursor.table_id, cursor.name] = cursor
         self._cursors_of.setdefault(cursor.table_id, {})[cursor.name] = cursor
+        if cursor.holds:
+            self._holding.setdefault(cursor.holds, {})[cursor.table_id, cursor.name] = cursor
 
     def drop_cursor(self, table_id: str, name: str) -> None:
-        del self.cursors[table_id, name]
+        self._let_go(self.cursors.pop((table_id, name)))
         del self._cursors_of[table_id][name]
+
+    def _let_go(self, cursor: Cursor) -> None:
+        held = self._holding.get(cursor.holds, {})
+        held.pop((cursor.table_id, cursor.name), None)
+        if cursor.holds and not held:
+            self._holding.pop(cursor.holds, None)
 
     def count_tags(self, table_id: str) -> int:
         return len(self._tags_of.get(table_id, ()))
@@ -110,16 +119,21 @@ class MarkBook:
     def count_cursors(self, table_id: str) -> int:
         return len(self._cursors_of.get(table_id, ()))
 
+    def names_of_tags(self, table_id: str) -> list[str]:
+        return list(self._tags_of.get(table_id, ()))
+
+    def own_cursors(self, table_id: str) -> list[Cursor]:
+        """The cursors that were made on a table, or used on it."""
+        return list(self._cursors_of.get(table_id, {}).values())
+
     def tagged(self, table_id: str) -> set[int]:
         """Versions that tags hold."""
         return set(self._tags_of.get(table_id, {}).values())
 
     def held_from(self, table_id: str, now_us: int, epoch: str) -> int | None:
         """The first version that a cursor needs; it needs all later ones too."""
-        cursors = self._cursors_of.get(table_id)
-        if not cursors:
-            return None
-        needed = [cursor.version for cursor in cursors.values() if cursor.epoch == epoch and cursor.left_ms(now_us)]
+        cursors = [*self._cursors_of.get(table_id, {}).values(), *self._holding.get(table_id, {}).values()]
+        needed = [cursor.version for cursor in cursors if cursor.epoch == epoch and cursor.left_ms(now_us)]
         return min(needed, default=None)
 
     def forget(self, table_id: str) -> None:
@@ -127,7 +141,7 @@ class MarkBook:
         for name in list(self._tags_of.pop(table_id, ())):
             del self.tags[table_id, name]
         for name in list(self._cursors_of.pop(table_id, ())):
-            del self.cursors[table_id, name]
+            self._let_go(self.cursors.pop((table_id, name)))
 
 
 class AccessBook:

@@ -59,9 +59,10 @@ def fork_where_shown(state: State, table: TableState, but: str = "") -> None:
     name = table.meta.name
     if is_unborn(name):
         return
-    for branch in [one for one in state.branches.values() if one.parent == branch_of(name) and one.name != but]:
+    for branch in list(state.branches.values()):
         raw_id = fork_id(branch, table.raw_id)
-        if raw_id in state.forks or not branch.has(off_branch(name)):
+        is_other = branch.parent != branch_of(name) or branch.name == but
+        if is_other or raw_id in state.forks or not branch.has(off_branch(name)):
             continue
         state.flush()
         version = version_at(state, table, branch.time_us)

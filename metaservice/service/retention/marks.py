@@ -11,11 +11,20 @@ from metaservice.core.commit.transaction import HISTORY_CHANGED
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.retention.marks import Cursor, CursorMove, Tag
 from metaservice.core.table.model import Principal
+from metaservice.service.decider.branch_marks import (
+    cursors_of,
+    find_cursor,
+    find_tag,
+    fork_on_branch,
+    put_cursor,
+    put_tag,
+    tagged,
+    tags_of,
+)
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.store import keys
-from metaservice.store.records.retention import encode_cursor, encode_tag
 
 Mark = TypeVar("Mark", Tag, Cursor)
 
@@ -50,7 +59,7 @@ class Marks:
         """Creates a tag; an existing tag of the same version is returned unchanged."""
         state = self._state
         state.get_table(request.table_id)
-        known = state.marks.tags.get((request.table_id, request.name))
+        known = find_tag(state, request.table_id, request.name)
         version = self._version(request)
         if known is not None and known.version == version:
             return known
@@ -58,32 +67,34 @@ class Marks:
             facts = {"table_id": request.table_id, "name": request.name, "version": known.version}
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TAG_EXISTS", **facts)
         self._check_room()
-        if known is None:
+        if (request.table_id, request.name) not in state.marks.tags:
             book = state.marks
             _check_count("TOO_MANY_TAGS", book.count_tags(request.table_id), limits.TAGS_PER_TABLE_MAX)
             _check_count("TOO_MANY_TAGS", len(book.tags), limits.TAGS_MAX)
         now_us = max(self._clocks.now_us(), 0)
         tag = Tag(request.table_id, request.name, version, request.comment, request.principal, now_us)
-        state.batch.put(keys.tag_key(keys.uuid_bytes(tag.table_id), tag.name), encode_tag(tag))
-        state.marks.put_tag(tag)
+        put_tag(state, tag)
         return tag
 
     def drop_tag(self, table_id: str, name: str) -> bool:
         """Drops a tag; returns whether there was one."""
         if (table_id, name) not in self._state.marks.tags:
-            return False
+            return self._check_here(table_id, name, find_tag(self._state, table_id, name))
         self._state.marks.drop_tag(table_id, name)
         self._state.batch.delete(keys.tag_key(keys.uuid_bytes(table_id), name))
         return True
 
     def tagged_version(self, table_id: str, name: str) -> int:
-        tag = self._state.marks.tags.get((table_id, name))
+        tag = find_tag(self._state, table_id, name)
         if tag is None:
             raise MetaError(ErrorKind.NOT_FOUND, "TAG_UNKNOWN", table_id=table_id, name=name)
         return tag.version
 
     def list_tags(self, table_id: str, after: tuple[str, str], count: int) -> list[Tag]:
-        return _page(self._state.marks.tags, table_id, after, count)
+        if fork_on_branch(self._state, table_id) is None:
+            return _page(self._state.marks.tags, table_id, after, count)
+        shown = tags_of(self._state, table_id).values()
+        return _page({(table_id, tag.name): tag for tag in shown}, table_id, after, count)
 
     # -- cursors -------------------------------------------------------------------------------------------------------
 
@@ -91,9 +102,11 @@ class Marks:
         """Returns the cursor, and whether it is new."""
         state = self._state
         state.get_table(request.table_id)
-        known = state.marks.cursors.get((request.table_id, request.name))
+        known = find_cursor(state, request.table_id, request.name)
         if known is not None:
-            return check_epoch(state, known), False
+            check_epoch(state, known)
+            self._take_over(known)
+            return known, False
         if must_exist:
             raise _unknown(request.table_id, request.name)
         version = self._version(request, tags_count=False)
@@ -103,30 +116,48 @@ class Marks:
         now_us, keep_ms = max(self._clocks.now_us(), 0), request.keep_ms or limits.CURSOR_KEEP_MS
         place = (request.table_id, request.name, version, keep_ms)
         cursor = Cursor(*place, request.principal, now_us, now_us, epoch=state.history.epoch)
-        _put(state, cursor)
+        put_cursor(state, cursor)
         return cursor, True
 
     def advance(self, move: CursorMove) -> Cursor:
         """Advances a cursor; a repeat of the last step returns its first answer."""
         state = self._state
-        known = state.marks.cursors.get((move.table_id, move.name))
+        known = find_cursor(state, move.table_id, move.name)
         if known is not None and move.request_id and known.request_id == move.request_id:
             return known
+        if known is not None:
+            self._take_over(known)
         check_moves(state, [move])
         return apply_moves(state, [move], self._clocks.now_us())[0]
 
     def drop_cursor(self, table_id: str, name: str) -> bool:
         """Drops a cursor; returns whether there was one."""
         if (table_id, name) not in self._state.marks.cursors:
-            return False
+            return self._check_here(table_id, name, find_cursor(self._state, table_id, name))
         self._state.marks.drop_cursor(table_id, name)
         self._state.batch.delete(keys.cursor_key(keys.uuid_bytes(table_id), name))
         return True
 
     def list_cursors(self, table_id: str, after: tuple[str, str], count: int) -> list[tuple[Cursor, int]]:
         """Cursors, each with its remaining time; a cursor of another history keeps nothing."""
-        found = _page(self._state.marks.cursors, table_id, after, count)
+        if fork_on_branch(self._state, table_id) is None:
+            found = _page(self._state.marks.cursors, table_id, after, count)
+        else:
+            shown = cursors_of(self._state, table_id).values()
+            found = _page({(table_id, cursor.name): cursor for cursor in shown}, table_id, after, count)
         return [(cursor, self.left_ms(cursor)) for cursor in found]
+
+    def _take_over(self, cursor: Cursor) -> None:
+        """Writes a cursor of the parent that is used on a branch for the first time."""
+        if (cursor.table_id, cursor.name) not in self._state.marks.cursors:
+            self._check_room()
+            put_cursor(self._state, cursor)
+
+    def _check_here(self, table_id: str, name: str, shown: Tag | Cursor | None) -> bool:
+        """Refuses to drop what the parent's table has: the branch only shows it."""
+        if shown is not None:
+            raise MetaError(ErrorKind.BLOCKED, "MARK_OF_PARENT", table_id=table_id, name=name)
+        return False
 
     def left_ms(self, cursor: Cursor) -> int:
         is_ours = cursor.epoch == self._state.history.epoch
@@ -138,8 +169,8 @@ class Marks:
         version = table.head if request.version is None else request.version
         if version > table.head:
             raise invalid("VERSION_IN_FUTURE", table_id=request.table_id, version=version, head=table.head)
-        tagged = self._state.marks.tagged(request.table_id) if tags_count else ()
-        if version < table.oldest and version not in tagged:
+        held = tagged(self._state, request.table_id) if tags_count else ()
+        if version < table.oldest and version not in held:
             oldest, table_id = table.oldest, request.table_id
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", table_id=table_id, version=version, oldest=oldest)
         return version
@@ -181,7 +212,7 @@ def apply_moves(state: State, moves: Iterable[CursorMove], now_us: int) -> list[
         known = state.marks.cursors[move.table_id, move.name]
         used_us = max(now_us, known.used_us)
         cursor = replace(known, version=move.version, used_us=used_us, request_id=move.request_id)
-        _put(state, cursor)
+        put_cursor(state, cursor)
         moved.append(cursor)
     return moved
 
@@ -196,11 +227,6 @@ def check_epoch(state: State, cursor: Cursor) -> Cursor:
             **facts,
         )
     return cursor
-
-
-def _put(state: State, cursor: Cursor) -> None:
-    state.batch.put(keys.cursor_key(keys.uuid_bytes(cursor.table_id), cursor.name), encode_cursor(cursor))
-    state.marks.put_cursor(cursor)
 
 
 def _unknown(table_id: str, name: str) -> MetaError:

@@ -15,6 +15,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.core.retention.kept import Pin
 from metaservice.core.table.model import Principal
+from metaservice.service.decider.branch_marks import tagged
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
@@ -96,7 +97,7 @@ class Pins:
             return table.head
         if version > table.head:
             raise invalid("VERSION_IN_FUTURE", table_id=table_id, version=version, head=table.head)
-        if version < table.oldest and version not in self._state.marks.tagged(table_id):
+        if version < table.oldest and version not in tagged(self._state, table_id):
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", table_id=table_id, version=version, oldest=table.oldest)
         return version
 

@@ -68,6 +68,8 @@ def encode_cursor(cursor: Cursor) -> bytes:
         used_us=cursor.used_us,
         request_id=cursor.request_id,
         epoch=cursor.epoch,
+        inherited=cursor.inherited if cursor.holds else None,
+        holds=cursor.holds,
     ).SerializeToString()
 
 
@@ -83,4 +85,6 @@ def decode_cursor(key: bytes, raw: bytes) -> Cursor:
         used_us=record.used_us,
         request_id=record.request_id,
         epoch=record.epoch,
+        inherited=record.inherited if record.HasField("inherited") else -1,
+        holds=record.holds,
     )

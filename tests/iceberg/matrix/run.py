@@ -23,7 +23,7 @@ from tests.iceberg.engines.environment import SPARK_SETTINGS, ensure_others, ens
 from tests.iceberg.matrix.results import Failure, Tried
 from tests.iceberg.matrix.tables import MOMENTS, TAG, Case, cases
 from tests.iceberg.readers import load_extensions
-from tests.iceberg.servers import DEFAULT, Server, catalog_of, served_folder
+from tests.iceberg.servers import DEFAULT, Server, catalog_of, served_folder, warehouse_of
 from worker.iceberg.export import export
 
 FORMS: Final = (3, 2)
@@ -54,18 +54,18 @@ class Asked:
         return None if self.moment == "head" else self.case.version(self.moment) + 1
 
 
-def run(folder: Path, engines: Sequence[str], forms: Sequence[int] = FORMS) -> list[Tried]:
-    """Makes the tables in the folder, and lets the engines read them."""
+def run(folder: Path, engines: Sequence[str], forms: Sequence[int] = FORMS, branch: str = "") -> list[Tried]:
+    """Makes the tables in the folder, and lets the engines read them, or what a branch has of them."""
     with open_lake(folder / "lake") as lake, served_folder(folder / "lake", "--snapshots", "30") as server:
-        made = cases(lake, folder)
+        made = cases(lake, folder, branch)
         asked = [Asked(case, form, moment) for case in made for form in forms for moment in MOMENTS]
-        return [tried for engine in engines for tried in tried_by(engine, server, asked, folder)]
+        return [tried for engine in engines for tried in tried_by(engine, server, asked, folder, branch)]
 
 
-def tried_by(engine: str, server: Server, asked: Sequence[Asked], folder: Path) -> list[Tried]:
+def tried_by(engine: str, server: Server, asked: Sequence[Asked], folder: Path, branch: str) -> list[Tried]:
     """What an engine read, by format."""
     is_near = engine in NEAR
-    said, failed = near(engine, server, asked) if is_near else far(engine, server, asked, folder)
+    said, failed = near(engine, server, asked, branch) if is_near else far(engine, server, asked, folder, branch)
     found = []
     for form in dict.fromkeys(one.form for one in asked):
         wrongs = [(one, wrong) for one, wrong in zip(asked, failed, strict=True) if one.form == form]
@@ -77,25 +77,26 @@ def tried_by(engine: str, server: Server, asked: Sequence[Asked], folder: Path) 
 # -- engines of this process
 
 
-def near(engine: str, server: Server, asked: Iterable[Asked]) -> tuple[str, list[str]]:
+def near(engine: str, server: Server, asked: Iterable[Asked], branch: str) -> tuple[str, list[str]]:
     """Its version, and what is wrong with each read."""
-    with near_reader(engine, server) as read:
+    with near_reader(engine, server, branch) as read:
         return version(engine), [wrong_of(one, partial(read, one)) for one in asked]
 
 
 @contextmanager
-def near_reader(engine: str, server: Server) -> Iterator[Callable[[Asked], pa.Table]]:
+def near_reader(engine: str, server: Server, branch: str) -> Iterator[Callable[[Asked], pa.Table]]:
     if engine == "duckdb":
         with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
             load_extensions(connection)
             connection.execute("SET TimeZone = 'UTC'")
             for form in FORMS:
                 connection.execute(
-                    f"ATTACH 'v{form}' AS lake{form} (TYPE iceberg, ENDPOINT '{server.url}', AUTHORIZATION_TYPE 'none')"
+                    f"ATTACH '{warehouse_of(form, branch)}' AS lake{form} "
+                    f"(TYPE iceberg, ENDPOINT '{server.url}', AUTHORIZATION_TYPE 'none')"
                 )
             yield lambda one: by_duckdb(connection, one)
     else:
-        catalogs = {form: catalog_of(server, form) for form in FORMS}
+        catalogs = {form: catalog_of(server, form, branch) for form in FORMS}
         by = by_pyiceberg if engine == "pyiceberg" else by_polars
         yield lambda one: by(catalogs[one.form].load_table((DEFAULT, one.case.name)), one)
 
@@ -117,13 +118,13 @@ def by_polars(table: Any, one: Asked) -> pa.Table:
 # -- engines of other environments
 
 
-def far(engine: str, server: Server, asked: Sequence[Asked], folder: Path) -> tuple[str, list[str]]:
+def far(engine: str, server: Server, asked: Sequence[Asked], folder: Path, branch: str) -> tuple[str, list[str]]:
     """Its version, and what is wrong with each read."""
     python = ensure_spark() if engine == "spark" else ensure_others()
     settings = dict(SPARK_SETTINGS)
     for form in FORMS:
-        settings |= spark_catalog(f"lake{form}", server.url, f"v{form}")
-    reads = [read_of(engine, one, server, folder) for one in asked]
+        settings |= spark_catalog(f"lake{form}", server.url, warehouse_of(form, branch))
+    reads = [read_of(engine, one, server, folder, branch) for one in asked]
     path = folder / f"{engine}.json"
     path.write_text(json.dumps({"settings": settings, "reads": reads}), encoding="utf-8")
     command = [str(python), str(SCRIPT), engine, str(path)]
@@ -136,12 +137,12 @@ def far(engine: str, server: Server, asked: Sequence[Asked], folder: Path) -> tu
     return said[0], wrongs
 
 
-def read_of(engine: str, one: Asked, server: Server, folder: Path) -> dict[str, Any]:
+def read_of(engine: str, one: Asked, server: Server, folder: Path, branch: str) -> dict[str, Any]:
     """A read as `reads.py` takes it."""
     name = f"{engine}-{one.case.name}-{one.form}-{one.moment}".replace(" ", "-")
     return {
         "catalog": f"lake{one.form}",
-        "warehouse": f"v{one.form}",
+        "warehouse": warehouse_of(one.form, branch),
         "url": server.url,
         "namespace": DEFAULT,
         "table": one.case.name,

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metaservice.client import add_column, drop_column, rename_column, widen_column
+from metaservice.core.table.branches import off_branch
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.spark.reading import ARROW, LabLake, LabTable, Row
 
@@ -51,7 +52,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return self.table.meta.name
+        return off_branch(self.table.meta.name)
 
     def version(self, moment: str) -> int:
         return {"head": max(self.table.at), "old snapshot": self.old, "tag": self.tagged}[moment]
@@ -64,12 +65,20 @@ class Case:
         return pa.Table.from_pylist(list(self.table.at[version].values()), schema)
 
 
-def cases(lake: LabLake, folder: Path) -> list[Case]:
-    """All tables. What is imported lies in the folder."""
-    return [case_of(lake, folder, kind, state) for state in STATES for kind in KINDS if (kind, state) not in LEFT_OUT]
+def cases(lake: LabLake, folder: Path, branch: str = "") -> list[Case]:
+    """All tables. What is imported lies in the folder. On a branch the lake's tables are emptied after it left."""
+    chosen = [(kind, state) for state in STATES for kind in KINDS if (kind, state) not in LEFT_OUT]
+    begun = [begin(lake, *each) for each in chosen]
+    if branch:
+        lake.client.create_branch(branch)
+        for table in begun:
+            fork = lake.client.get_table(f"{table.meta.name}@{branch}")
+            table.at.pop(table.truncate())
+            table.rows, table.meta = dict(table.at[max(table.at)]), fork
+    return [case_of(table, folder, *each) for table, each in zip(begun, chosen, strict=True)]
 
 
-def case_of(lake: LabLake, folder: Path, kind: str, state: str) -> Case:
+def begin(lake: LabLake, kind: str, state: str) -> LabTable:
     key = ["id"] if kind == "keyed" else []
     columns = COLUMNS | NESTED if state == "nested" else COLUMNS
     of = nested_row if state == "nested" else row
@@ -77,6 +86,11 @@ def case_of(lake: LabLake, folder: Path, kind: str, state: str) -> Case:
     table.inlined_each = 1 if state == "inlined" else 0
     table.insert([of(number) for number in range(12)])
     table.insert([of(number) for number in range(12, 20)])
+    return table
+
+
+def case_of(table: LabTable, folder: Path, kind: str, state: str) -> Case:
+    of = nested_row if state == "nested" else row
     old = max(table.at)
     STATES[state](table, folder)
     tagged = max(table.at)

@@ -9,6 +9,7 @@ from tests.plant.bug import Bug
 SERVICE = "metaservice/service/"
 PURGE = ("tests/branches/test_purge.py",)
 HISTORIES = ("tests/branches/test_histories.py",)
+MARKS = ("tests/branches/test_marks.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
 MERGE_ALONE = ("tests/branches/test_only_by_merge.py",)
@@ -279,12 +280,42 @@ BUGS: Final = (
         "a table that the parent drops is gone on a branch that nobody looked at",
         SERVICE + "table/catalog.py",
         (("        fork_where_shown(state, table)\n        return", "        return"),),
-        OF_SERVICE + PURGE,
+        OF_SERVICE,
     ),
     Bug(
         "a table that the parent renamed is on a branch under both names",
         SERVICE + "decider/forking.py",
         (("    if keys.uuid_text(fork_id(branch, base.raw_id)) in state.tables:", "    if False:"),),
         OF_SERVICE,
+    ),
+    Bug(
+        "a merge moves a cursor past commits that its reader has not seen",
+        "metaservice/core/retention/branch_marks.py",
+        (("    if own.version > base and not is_forward:\n        raise", "    if False:\n        raise"),),
+        MARKS,
+    ),
+    Bug(
+        "a merge moves a cursor that the parent moved, too",
+        "metaservice/core/retention/branch_marks.py",
+        (("    if position != own.inherited:\n", "    if False:\n"),),
+        MARKS,
+    ),
+    Bug(
+        "a cursor on a branch holds nothing of its parent",
+        SERVICE + "decider/books.py",
+        (("        if cursor.holds:\n            self._holding", "        if False:\n            self._holding"),),
+        MARKS,
+    ),
+    Bug(
+        "a refresh puts a cursor back to where its parent's stands",
+        SERVICE + "branch/refreshing.py",
+        (("        for cursor in moved.cursors:\n", "        for cursor in ():\n"),),
+        MARKS,
+    ),
+    Bug(
+        "a branch shows a tag of a version that it does not have",
+        "metaservice/core/retention/branch_marks.py",
+        ((" if tag.version <= base else None", ""),),
+        MARKS,
     ),
 )

@@ -1245,6 +1245,8 @@ class CursorRecord(_message.Message):
     USED_US_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    INHERITED_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     version: _builtins.int
@@ -1263,6 +1265,10 @@ class CursorRecord(_message.Message):
     """The last request that advanced it."""
     epoch: _builtins.str
     """The history of its version."""
+    inherited: _builtins.int
+    """Where a branch found a cursor of its parent; absent for one that was made where it is."""
+    holds: _builtins.str
+    """The table of the parent with the versions that it needs."""
     def __init__(
         self,
         *,
@@ -1275,12 +1281,16 @@ class CursorRecord(_message.Message):
         used_us: _builtins.int = ...,
         request_id: _builtins.str = ...,
         epoch: _builtins.str = ...,
+        inherited: _builtins.int | None = ...,
+        holds: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_inherited", b"_inherited", "inherited", b"inherited"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "create_us", b"create_us", "epoch", b"epoch", "keep_ms", b"keep_ms", "name", b"name", "principal", b"principal", "request_id", b"request_id", "used_us", b"used_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_inherited", b"_inherited", "client", b"client", "create_us", b"create_us", "epoch", b"epoch", "holds", b"holds", "inherited", b"inherited", "keep_ms", b"keep_ms", "name", b"name", "principal", b"principal", "request_id", b"request_id", "used_us", b"used_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__inherited: _TypeAlias = _typing.Literal["inherited"]  # noqa: Y015
+    _WhichOneofArgType__inherited: _TypeAlias = _typing.Literal["_inherited", b"_inherited"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__inherited) -> _WhichOneofReturnType__inherited | None: ...
 
 Global___CursorRecord: _TypeAlias = CursorRecord  # noqa: Y015
 
