@@ -521,3 +521,33 @@ def test_a_merge_that_drops_a_table_leaves_it_to_other_branches(lake: Lake) -> N
     with pytest.raises(MergeRefusedError) as caught:
         second.merge()
     assert [one.reason for one in caught.value.tables] == ["MERGE_PARENT_DROPPED"]
+
+
+@pytest.mark.parametrize("back", ["merge", "refresh"])
+def test_a_table_that_was_dropped_and_made_again_on_a_branch_takes_the_place_of_the_old_one(
+    lake: Lake, back: str
+) -> None:
+    name = f"again_{back}.t"
+    old = lake.create_table(name, "id bigint, v bigint")
+    old.append(ROWS)
+    branch = lake.branch(f"again-{back}")
+    branch.drop_table(name)
+    made = branch.create_table(name, "id bigint, name string")
+    made.append([{"id": 1, "name": "one"}])
+    if back == "refresh":
+        lake.create_table(f"again_{back}.other", "id bigint")
+        branch.refresh()
+        assert branch.table(name).to_arrow().num_rows == 1
+    branch.merge()
+    assert lake.table(name).meta.table_id == made.meta.table_id
+    assert lake.table(name).to_arrow().to_pylist() == [{"id": 1, "name": "one"}]
+    with pytest.raises(AlreadyExistsError):
+        lake.client.undrop_table(old.meta.table_id)
+    changed = lake.branch(f"again-{back}")
+    changed.drop_table(name)
+    changed.create_table(name, "id bigint")
+    lake.table(name).append([{"id": 2, "name": "two"}])
+    with pytest.raises(MergeRefusedError) as caught:
+        changed.merge()
+    assert "MERGE_NEEDS_UNCHANGED_PARENT" in [one.reason for one in caught.value.tables]
+    assert lake.table(name).to_arrow().num_rows == 2

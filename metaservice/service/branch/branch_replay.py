@@ -115,11 +115,12 @@ class BranchReplay:
         parents = [parent for _, parent in pairs if parent is not None]
         last_us = max([table.last_time_us for table in (*parents, *tables)], default=0)
         time_us = txn.begin_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
+        freed = {parent.meta.table_id for parent in map(self.parent_of, self.drops(branch)) if parent is not None}
         replayed: list[Replayed] = []
         marks: list[MovedMarks] = []
         for table, parent in pairs:
             if table.fork is None:
-                replayed.append(self._new_table(branch, table, txn, time_us))
+                replayed.append(self._new_table(branch, table, freed, txn, time_us))
             elif table.head == table.fork.version:
                 part = None if parent is None else self._unchanged(table, parent, marks)
                 replayed += [part] if part is not None and part.fails else []
@@ -187,12 +188,13 @@ class BranchReplay:
         dropped = [fork for fork in self._state.forks.values() if fork.is_dropped and not fork.is_merged]
         return [fork for fork in dropped if is_on(fork, branch)]
 
-    def _new_table(self, branch: Branch, table: TableState, txn: Txn, time_us: int) -> Replayed:
-        """A table that was made on the branch gets its name in the parent, by an ALTER."""
+    def _new_table(self, branch: Branch, table: TableState, freed: set[str], txn: Txn, time_us: int) -> Replayed:
+        """A table that was made on the branch gets its name in the parent, by an ALTER. `freed` tables go with it."""
         name = on_branch(off_branch(table.meta.name), branch.parent)
         merged = Replayed(table, name, is_forward=True)
         try:
-            check_free(self._state, name, table.meta.table_id)
+            holder = self._state.names.find(name)
+            check_free(self._state, name, holder if holder in freed else table.meta.table_id)
             alteration = Alteration(name=name)
             change = Change(
                 table.meta.table_id, Operation.ALTER, table.head, alteration=alteration, changes_data=False, key_sets=()

@@ -71,6 +71,11 @@ class Merging:
         drops = self._replay.drops(branch)
         for lost in filter(None, map(self._replay.parent_of, drops)):
             fork_where_shown(state, lost, but=branch.name)
+        for fork in drops:  # their names are free before tables that were made on the branch get them
+            parent = self._replay.parent_of(fork)
+            state.put_fork(replace(fork, is_merged=True))
+            if parent is not None:
+                self._transactions.drop_table(parent)
         commits: list[TableCommit] = []
         for replayed in merged.tables:
             for commit, author in replayed.commits:
@@ -90,11 +95,6 @@ class Merging:
                 self._replay.succeed(table.fork, by_parent.get(table.fork.base), table.fork.base)
                 end_marks(state, table.meta.table_id)
                 forget_table(state, table, now_us)
-        for fork in drops:
-            parent = self._replay.parent_of(fork)
-            state.put_fork(replace(fork, is_merged=True))
-            if parent is not None:
-                self._transactions.drop_table(parent)
         if keep:
             instant = max(merged.time_us, now_us)
             state.note_answered(instant)
