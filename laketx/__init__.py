@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from laketx.branch import Branch, MergedTable, MergeRefusedError, TableDiff
+    from laketx.change_streams import AppliedChanges
     from laketx.lake import Lake, connect
     from laketx.materialized_view import MaterializedView
     from laketx.schema import Schema
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyExistsError",
+    "AppliedChanges",
     "BlockedError",
     "Branch",
     "Commit",
@@ -77,6 +79,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "AppliedChanges": "laketx.change_streams",
     "Branch": "laketx.branch",
     "Commit": "worker.commit.writes",
     "HistoryEntry": "laketx.table",

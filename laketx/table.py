@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pyarrow as pa
 
 from laketx.arrow_reads import ArrowReads
+from laketx.change_streams import ChangeStreams
 from laketx.column_changes import ColumnChanges
 from laketx.cursor import Cursor, cursor_of
 from laketx.foreign_calls import OF_TABLES, KnowsForeignCalls, by_name
@@ -73,7 +74,7 @@ class HistoryEntry:
     is_logical: bool
 
 
-class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, Verbs[Commit]):
+class Table(KnowsForeignCalls, ArrowReads, ChangeStreams, ColumnChanges, Verbs[Commit]):
     """A table, made by `lake.table` and `lake.create_table`.
 
     Reads return lazy DataFrames of one version. Every write is a transaction, finished when the method returns, and
@@ -82,7 +83,7 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, Verbs[Commit]):
     read, snapshot, changes, resolve, history, export            reads
     insert, overwrite, update, delete, merge                     rows
     to_arrow, to_pandas, to_polars, to_duckdb, scanner, count    reads without Spark; `snapshot` has them, too
-    append, upsert, writer                                       rows without Spark
+    append, upsert, apply_changes, writer                        rows without Spark
     truncate, restore                                            whole partitions, or all
     add_columns, rename_column, drop_column, widen_column        columns
     set_properties, refresh                                      settings; changes by others

@@ -38,6 +38,7 @@ FIRST = (
     "MergedTable",
     "MaterializedView",
     "Commit",
+    "AppliedChanges",
     "HistoryEntry",
     "MetaClient",
     "Transaction",

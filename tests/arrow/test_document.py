@@ -59,3 +59,9 @@ def test_the_examples_run(tmp_path: Path) -> None:
     found = blocks("docs/arrow.md")
     assert len(found) >= 3
     assert "30.0" in play(tmp_path, BEFORE, *found, AFTER)
+
+
+def test_the_page_of_change_streams_says_what_happens(tmp_path: Path) -> None:
+    (block,) = [each for each in blocks("docs/ingest.md") if "import laketx" in each]
+    says = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+    assert play(tmp_path, block).splitlines() == says

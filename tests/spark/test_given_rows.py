@@ -201,3 +201,12 @@ def test_inside_a_transaction_the_application_version_is_the_whole_ones(
     table = lake.create_table(new_name(), "id bigint")
     with pytest.raises(InputError, match="POLICY_INVALID"), lake.transaction() as txn:
         txn.table(table.name).insert(spark.range(1), app_id="a", app_version=1)
+
+
+def test_changes_are_applied_from_a_dataframe(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    table = lake.create_table(new_name(), "id bigint, v string, ts bigint", primary_key=["id"])
+    table.insert(spark.createDataFrame([(1, "a", 5), (2, "b", 5)], "id bigint, v string, ts bigint"))
+    changes = [("u", 1, "late", 4), ("d", 2, None, 6), ("c", 3, "c", 6), ("c", 3, "older", 5)]
+    applied = table.apply_changes(spark.createDataFrame(changes, "op string, id bigint, v string, ts bigint"))
+    assert (applied.upserted, applied.deleted, applied.late, applied.repeated) == (1, 1, 1, 1)
+    assert content(table) == [(1, "a", 5), (3, "c", 6)]

@@ -10,6 +10,7 @@ from tests.plant.bugs import (
     of_decisions,
     of_edge,
     of_iceberg,
+    of_ingest,
     of_service,
     of_stores,
     of_views,
@@ -26,4 +27,5 @@ BUGS: Final = (
     *of_branches.BUGS,
     *of_console.BUGS,
     *of_views.BUGS,
+    *of_ingest.BUGS,
 )

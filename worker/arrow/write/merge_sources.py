@@ -47,11 +47,17 @@ def source_of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) 
     names = list(rows[0])
     if any(list(row) != names and set(row) != set(names) for row in rows):
         raise InputError("ROWS_INVALID", "the rows of a merge have the same columns: name each in all of them")
+    return columns_of_dicts(rows, meta)
+
+
+def columns_of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) -> pa.Table:
+    """A list of dicts that need not have the same columns: a missing one is its default, or NULL."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
     known = {column.name.lower() for column in meta.columns}
     own = [name for name in names if name.lower() in known]
-    found = of_dicts([{name: row[name] for name in own} for row in rows], meta) if own else pa.table({})
+    found = of_dicts([{name: row[name] for name in own if name in row} for row in rows], meta) if own else pa.table({})
     columns = dict(zip(found.column_names, found.columns, strict=True))
-    others = {name: _other(name, [row[name] for row in rows]) for name in names if name not in columns}
+    others = {name: _other(name, [row.get(name) for row in rows]) for name in names if name not in columns}
     return pa.table({name: columns[name] if name in columns else others[name] for name in names})
 
 

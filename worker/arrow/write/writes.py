@@ -112,7 +112,7 @@ def plan_delete_keys(table: TableView, keys: pa.Table) -> Write:
         properties=meta.properties,
     )
     found = fitted(keys, narrow)
-    return _delete(table, _named_keys(found, meta), found)
+    return _delete(table, named_keys(found, meta), found)
 
 
 # -- deletes -----------------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate)
     return Staged(delete_sets=delete_sets(stage.table_folder, stage.txn_id, hidden))
 
 
-def _named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
+def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
     """A condition that is true for these keys; of many keys it is true for all rows."""
     if not 0 < len(keys) <= KEYS_NAMED:
         return common_pb2.Predicate(literal=len(keys) > 0)

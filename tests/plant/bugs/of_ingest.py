@@ -1,0 +1,31 @@
+"""Bugs of change streams and of what follows them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+CHANGES = "worker/arrow/write/change_streams.py"
+HISTORIES = ("tests/arrow/test_change_streams.py", "-k", "any_history")
+
+BUGS: Final = (
+    Bug(
+        "a change that is older than the stored row replaces it",
+        CHANGES,
+        (("(both[SEQUENCE] > given).fill_null(False)", "(both[SEQUENCE] > given) & False"),),
+        own_tests=HISTORIES,
+    ),
+    Bug(
+        "of two changes of one key the one that came last counts",
+        CHANGES,
+        (("frame.sort(SEQUENCE, AT)", "frame.sort(AT)"),),
+        own_tests=HISTORIES,
+    ),
+    Bug(
+        "changes declare no read of the rows that they looked at",
+        CHANGES,
+        (("OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)])", "OPERATION_MERGE)"),),
+        own_tests=("tests/arrow/test_change_streams.py", "-k", "meanwhile"),
+    ),
+)

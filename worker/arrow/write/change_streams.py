@@ -1,0 +1,281 @@
+"""A batch of a change stream becomes one write: the newest change of each key, unless the table has a newer one.
+
+op  id  ts        upserted  id 1 of ts 7
+c    1   5        repeated  id 1 of ts 5: the batch has a newer change of that key
+u    1   7        deleted   id 2, if the table has it; absent otherwise
+d    2   6        late      whatever is older than the sequence that the table stores for its key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.merge_sources import plain_source
+from worker.arrow.write.staged_rows import frame_of, tombstone_columns, tombstones, with_op, write_keyed
+from worker.arrow.write.updates import places_of
+from worker.arrow.write.writes import KEYS_NAMED, named_keys, plan_upsert
+from worker.base.condition_forms import all_of
+from worker.base.errors import InputError
+from worker.base.schema import UPSERT
+from worker.base.values import wire_value
+from worker.commit.stages import Stage, Staged
+from worker.commit.writes import Write
+from worker.connection.table_view import TableView
+from worker.files.arrow_types import arrow_schema
+
+UPSERTS: Final = ("c", "r", "u", "i", "insert", "update", "upsert")
+DELETES: Final = ("d", "delete")
+ORDERED: Final = (
+    pa.types.is_integer,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_string,
+)
+AT: Final = "_laketx_at"
+SEQUENCE: Final = "_laketx_sequence"
+
+Places = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class ChangeColumns:
+    """The columns that describe the changes, and the words of the operation column."""
+
+    op: str
+    sequence: str
+    upserts: Collection[Any] = UPSERTS
+    deletes: Collection[Any] = DELETES
+    soft_delete: str | None = None  # a boolean column of the table: rows that are deleted stay, and have true there
+
+
+@dataclass(frozen=True)
+class ChangeCounts:
+    """How many of the given rows had which outcome; each row has one."""
+
+    upserted: int = 0
+    deleted: int = 0
+    absent: int = 0  # deletes of keys that the table doesn't have
+    late: int = 0
+    repeated: int = 0
+
+
+@dataclass
+class ChangeWrite:
+    """The write of a batch; `counts` are those of its last stage."""
+
+    write: Write
+    counts: ChangeCounts
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The newest change of each key, in the order of the rows."""
+
+    rows: pa.Table  # with the columns of the table alone
+    keys: pa.Table  # the columns by which rows are unique, in the table's types
+    sequence: pa.ChunkedArray
+    are_deletes: np.ndarray[Any, np.dtype[np.bool_]]
+    repeated: int
+    stored: str | None  # the column of the table that has the sequence
+
+
+def plan_changes(table: TableView, rows: pa.Table, columns: ChangeColumns) -> ChangeWrite:
+    """Return the write of these changes. It reads the table if there are deletes or if the table stores sequences."""
+    meta = table.meta
+    if not meta.primary_key:
+        raise InputError("KEY_MISSING", f"{meta.name} has no primary key: changes are applied by key")
+    batch = _batch(meta, plain_source(rows), columns)
+    if columns.soft_delete is not None:
+        batch = replace(batch, rows=_with_soft_deletes(meta, batch, columns.soft_delete))
+    keeps_deleted = columns.soft_delete is not None
+    gone = batch.are_deletes & (not keeps_deleted)
+    upserts = fitted(batch.rows.take(pa.array(np.flatnonzero(~gone))), meta)
+    if not len(batch.keys) or (batch.stored is None and not gone.any()):
+        deleted = int(batch.are_deletes.sum())
+        counts = ChangeCounts(len(upserts) - deleted, deleted, repeated=batch.repeated)
+        return ChangeWrite(plan_upsert(table, upserts), counts)
+    near = _near(meta, batch.keys)
+    write = Write(table, common_pb2.OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)])
+    planned = ChangeWrite(write, ChangeCounts())
+    places = np.cumsum(~gone) - 1  # where the row of a change is among the upserts
+
+    def stage(stage: Stage) -> Staged:
+        then = table.at(stage.read_version)
+        old = _old_rows(then, stage.read_version, near, batch)
+        is_there, late = _matched(meta, old, batch)
+        upserted = ~late & ~gone
+        deleted = ~late & gone & (is_there >= 0)
+        flags = int((upserted & batch.are_deletes).sum())
+        planned.counts = ChangeCounts(
+            upserted=int(upserted.sum()) - flags,
+            deleted=int(deleted.sum()) + flags,
+            absent=int((~late & gone & (is_there < 0)).sum()),
+            late=int(late.sum()),
+            repeated=batch.repeated,
+        )
+        images = with_op(upserts.take(pa.array(places[upserted])), UPSERT)
+        removed = tombstones(then.meta, old.take(pa.array(is_there[deleted])))
+        return write_keyed(stage, pa.concat_tables([images, removed]), is_base=False)
+
+    planned.write = replace(write, stage=stage)
+    return planned
+
+
+# -- the rows that are given -------------------------------------------------------------------------------------------
+
+
+def _batch(meta: catalog_pb2.Table, rows: pa.Table, columns: ChangeColumns) -> _Batch:
+    own = {column.name.lower(): column for column in meta.columns}
+    op, sequence = (_named(rows, name) for name in (columns.op, columns.sequence))
+    are_deletes = _deletes(rows.column(op), columns)
+    stored = own.get(sequence.lower())
+    _check_sequence(rows.column(sequence), sequence)
+    names = places_of(meta)
+    given = [_named(rows, name) for name in names]
+    for name in given:
+        if name.lower() in {key.lower() for key in meta.primary_key}:
+            _refuse_null(rows.column(name), "NULL_NOT_ALLOWED", f"the key column {name}")
+    needed = [*zip(names, given, strict=True), *([] if stored is None else [(stored.name, sequence)])]
+    narrow = catalog_pb2.Table(
+        name=meta.name,
+        columns=[own[name.lower()] for name in dict.fromkeys(name for name, _ in needed)],
+        primary_key=meta.primary_key,
+        properties=meta.properties,
+    )
+    typed = fitted(rows.select(list(dict.fromkeys(name for _, name in needed))), narrow)
+    keys = typed.select(names)
+    order = rows.column(sequence) if stored is None else typed.column(stored.name)
+    newest = _newest(keys, order)
+    at = pa.array(newest)
+    kept = [name for name in rows.column_names if name.lower() in own or name not in (op, sequence)]
+    return _Batch(
+        rows=rows.select(kept).take(at),
+        keys=keys.take(at),
+        sequence=order.take(at),
+        are_deletes=are_deletes[newest],
+        repeated=len(rows) - len(newest),
+        stored=None if stored is None else stored.name,
+    )
+
+
+def _named(rows: pa.Table, name: str) -> str:
+    names = [given for given in rows.column_names if given.lower() == name.lower()]
+    if not names:
+        raise InputError("COLUMN_MISSING", f"the changes lack {name}: they have {', '.join(rows.column_names)}")
+    return str(names[0])
+
+
+def _deletes(values: pa.ChunkedArray, columns: ChangeColumns) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which rows are deletes; an operation that is neither is refused with its row."""
+    words = {_word(value): False for value in columns.upserts} | {_word(value): True for value in columns.deletes}
+    encoded = pc.dictionary_encode(values.combine_chunks(), null_encoding="encode")
+    kinds = encoded.dictionary.to_pylist()
+    places = encoded.indices.to_numpy(zero_copy_only=False)
+    unknown = [at for at, value in enumerate(kinds) if value is None or _word(value) not in words]
+    if unknown:
+        row = int(np.flatnonzero(np.isin(places, unknown))[0])
+        value = kinds[int(places[row])]
+        raise InputError(
+            "OPERATION_UNKNOWN",
+            f"row {row + 1} of the changes has the operation {'NULL' if value is None else repr(value)}: "
+            f"upserts are {_listed(columns.upserts)}, deletes are {_listed(columns.deletes)}",
+        )
+    return np.array([words[_word(value)] for value in kinds], bool)[places] if kinds else np.zeros(0, bool)
+
+
+def _word(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _listed(values: Collection[Any]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _check_sequence(values: pa.ChunkedArray, name: str) -> None:
+    if not len(values):
+        return
+    if not pa.types.is_null(values.type) and not any(fits(values.type) for fits in ORDERED):
+        raise InputError(
+            "SEQUENCE_INVALID",
+            f"{name} is {values.type}: a sequence is a column of integers, decimals, dates, times or texts",
+        )
+    _refuse_null(values, "SEQUENCE_INVALID", f"the sequence {name}")
+
+
+def _refuse_null(values: pa.ChunkedArray, reason: str, what: str) -> None:
+    if values.null_count:
+        row = pc.index(pc.is_null(values), True).as_py()
+        raise InputError(reason, f"row {row + 1} of the changes has NULL in {what}")
+
+
+def _newest(keys: pa.Table, sequence: pa.ChunkedArray) -> Places:
+    """The place of the newest change of each key; of equal sequences the later row is newer."""
+    frame = frame_of(keys.append_column(SEQUENCE, sequence)).with_row_index(AT)
+    newest = frame.sort(SEQUENCE, AT).unique(keys.column_names, keep="last")
+    return np.sort(newest[AT].to_numpy()).astype(np.int64)
+
+
+def _with_soft_deletes(meta: catalog_pb2.Table, batch: _Batch, name: str) -> pa.Table:
+    column = next((column for column in meta.columns if column.name.lower() == name.lower()), None)
+    if column is None or column.type != "boolean" or column.name in places_of(meta):
+        raise InputError("COLUMN_UNKNOWN", f"soft_delete names a boolean column of {meta.name}, not {name}")
+    rest = batch.rows.select([other for other in batch.rows.column_names if other.lower() != name.lower()])
+    return rest.append_column(column.name, pa.array(batch.are_deletes))
+
+
+# -- the rows of the table ---------------------------------------------------------------------------------------------
+
+
+def _near(meta: catalog_pb2.Table, keys: pa.Table) -> common_pb2.Predicate:
+    """A condition that is true for every row with one of the keys."""
+    own = keys.select(list(meta.primary_key))
+    if len(own) <= KEYS_NAMED:
+        return named_keys(own, meta)
+    types = {column.name: column.type for column in meta.columns}
+    parts = []
+    for name in own.column_names:
+        ends = pc.min_max(own.column(name)) if types[name] not in ("boolean", "binary") else None
+        for end, comparison in (
+            ("min", common_pb2.COMPARISON_GREATER_OR_EQUAL),
+            ("max", common_pb2.COMPARISON_LESS_OR_EQUAL),
+        ):
+            if ends is not None:
+                value = wire_value(ends[end].as_py(), types[name])
+                compare = common_pb2.Compare(column=name, comparison=comparison, value=value)
+                parts.append(common_pb2.Predicate(compare=compare))
+    return all_of(parts)
+
+
+def _old_rows(then: TableView, version: int, near: common_pb2.Predicate, batch: _Batch) -> pa.Table:
+    """The rows of the table near the keys, with what tombstones need and the stored sequence."""
+    reader = VersionRows(then, version)
+    kept = {*tombstone_columns(then.meta), *([] if batch.stored is None else [batch.stored])}
+    names = [field.name for field in arrow_schema(then.meta) if field.name in kept]
+    return pa.concat_tables([reader.empty(names), *reader.tables(names, near, float("inf"))])
+
+
+def _matched(
+    meta: catalog_pb2.Table, old: pa.Table, batch: _Batch
+) -> tuple[Places, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """The place of each change's row among the old rows, or -1, and whether that row has a higher sequence."""
+    names = places_of(meta)
+    stored = frame_of(old.select(names)).with_row_index(AT)
+    if batch.stored is not None:
+        stored = stored.with_columns(pl.Series(SEQUENCE, frame_of(old.select([batch.stored]))[batch.stored]))
+    both = frame_of(batch.keys).join(stored, on=names, how="left", nulls_equal=True, maintain_order="left")
+    places = both[AT].cast(pl.Int64).fill_null(-1).to_numpy()
+    if batch.stored is None:
+        return places, np.zeros(len(places), bool)
+    given = frame_of(pa.table({SEQUENCE: batch.sequence}))[SEQUENCE]
+    return places, (both[SEQUENCE] > given).fill_null(False).to_numpy()
