@@ -36,24 +36,24 @@ from worker.connection.lake_connection import Connection
 from worker.files.arrow_types import wire_columns
 from worker.files.external_paths import plain_path
 from worker.files.storage import s3_uri
-from worker.views.definition import QUERY
+from worker.views.definition import QUERY, schedule_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from laketx import companions
     from worker.connection import defaults
     from worker.imports import parquet_files
-    from worker.services import deletion_vectors
     from worker.services.compaction import daemon
     from worker.spark import column_types
     from worker.views import creation
 else:
+    companions = LazyModule("laketx.companions")
     creation = LazyModule("worker.views.creation")
     defaults = LazyModule("worker.connection.defaults")
     column_types = LazyModule("worker.spark.column_types")
     daemon = LazyModule("worker.services.compaction.daemon")
-    deletion_vectors = LazyModule("worker.services.deletion_vectors")
     parquet_files = LazyModule("worker.imports.parquet_files")
 
 CLIENT_NAME: Final = "laketx-worker"
@@ -213,6 +213,8 @@ class Lake(KnowsForeignCalls, Connection):
         properties: Mapping[str, str] | None = None,
         comment: str = "",
         with_data: bool = True,
+        schedule: str = "",
+        target_lag: str = "",
     ) -> MaterializedView:
         """Creates a table that has the rows of a query over tables of the lake, and can be refreshed by what changed.
 
@@ -221,19 +223,23 @@ class Lake(KnowsForeignCalls, Connection):
             )
 
         The query is in DuckDB's SQL, without functions like now() or random(). `strict` refuses a query of which every
-        refresh would be full. `with_data=False` leaves the view empty until its first refresh. See docs/views.md.
+        refresh would be full. `with_data=False` leaves the view empty until its first refresh.
 
-        Raises InputError for a wrong query, NotFoundError for an unknown table, AlreadyExistsError if the name is
-        taken.
+        `schedule` lets `laketx worker` refresh the view: "ON COMMIT", "EVERY 5 MINUTES", or "DOWNSTREAM", before views
+        that read it. `target_lag="1 minute"` is another schedule: the view is at most so far behind. See docs/views.md.
+
+        Raises InputError for a wrong query or schedule, NotFoundError for an unknown table, AlreadyExistsError if the
+        name is taken.
         """
         if "@" in name:
             raise InputError("VIEW_ON_BRANCH", f"{name} is on a branch: create the view in the lake itself")
+        timing = schedule_properties(schedule, target_lag)
         new = creation.planned_view(self, query, strict=strict)
         table = self.create_table(
             name,
             new.schema,
             partition_by=partition_by,
-            properties={**(properties or {}), **new.properties},
+            properties={**(properties or {}), **new.properties, **timing},
             comment=comment,
         )
         view = MaterializedView(self, table.meta)
@@ -367,7 +373,8 @@ def connect(
     spark: the session, classic or Spark Connect. Default: the active session, or a new session when it is first needed.
     user: the name in the history.
     warehouse: the location of data files, a path or URI that both Spark and pyarrow can open. Default: the folder.
-    maintenance: this process also does what `laketx worker` does, until the lake closes: compactions, deletion vectors.
+    maintenance: this process also does what `laketx worker` does, until the lake closes: compactions, deletion vectors,
+        refreshes of views.
     credentials: certificates and tokens of the client; by default those of the environment.
     storage_keys: the service's temporary keys open the files on S3, for calls without Spark (docs/security.md).
 
@@ -377,7 +384,7 @@ def connect(
     """
     lake = _connect(where, spark, user, warehouse, credentials, storage_keys)
     if maintenance:
-        jobs = daemon.Daemon(lake, keeper=deletion_vectors.VectorKeeper(lake))
+        jobs = daemon.Daemon(lake, companions=companions.companions_of(lake))
         lake.at_close(jobs.stop)
         jobs.start()
     return lake

@@ -7,21 +7,33 @@ daily.verify()
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from laketx.arrow_reads import ArrowReads
 from laketx.table import Table
 from metaservice.client import NotFoundError
-from protos.laketx.v1 import catalog_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.base.values import moment_of
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
-from worker.views.definition import Definition
+from worker.views.definition import (
+    FAILURE,
+    SCHEDULE,
+    SUSPENDED,
+    Definition,
+    ViewSource,
+    failure_of,
+    is_suspended,
+    schedule_of,
+    schedule_properties,
+)
 
 if TYPE_CHECKING:
     from worker.views import explanation, proof, refresh
@@ -44,12 +56,21 @@ class ViewStatus:
     reason: str
     vector: Mapping[str, int]
     behind: Mapping[str, int]  # commits, by source
+    lag_s: float = 0.0  # since the oldest commit of a source that the view lacks
+    rows_read: int = 0  # of the sources, by the last refresh
+    bytes_read: int = 0
+    seconds: float = 0.0
+    schedule: str = ""
+    is_suspended: bool = False
+    failed: datetime | None = None  # the last refresh by schedule, if it failed
+    failure: str = ""
 
 
 class MaterializedView(ArrowReads):
     """A materialized view, made by `lake.create_materialized_view` and found by `lake.materialized_view`.
 
     refresh, verify, status, explain, drop             the view
+    alter, suspend, resume                             its refreshes by `laketx worker`
     to_arrow, to_pandas, to_polars, scanner, count     its rows, like those of a table
     table                                              its table: history, tags, cursors, increments
 
@@ -116,13 +137,73 @@ class MaterializedView(ArrowReads):
 
     def status(self) -> ViewStatus:
         """Returns when and how the view was refreshed last, and how far its sources are ahead."""
+        meta = self.view.refreshed().meta
         last = refresh.last_refresh(self.view, self._definition)
-        sources = self._definition.sources.items()
-        heads = {name: self.lake.client.resolve_version(source.table_id).version for name, source in sources}
+        sources = self._definition.sources
+        heads = {name: self.lake.client.resolve_version(source.table_id).version for name, source in sources.items()}
+        failure = failure_of(meta)
+        if failure is not None and last is not None and last.time_us > failure.time_us:
+            failure = None
+        status = ViewStatus(
+            meta.name,
+            None,
+            0,
+            "",
+            "",
+            {},
+            heads,
+            schedule=schedule_of(meta).text,
+            is_suspended=is_suspended(meta),
+            failed=None if failure is None else moment_of(failure.time_us),
+            failure="" if failure is None else failure.text,
+        )
         if last is None:
-            return ViewStatus(self.name, None, 0, "", "", {}, heads)
+            return status
         behind = {name: head - last.vector[name] for name, head in heads.items()}
-        return ViewStatus(self.name, moment_of(last.time_us), last.version, last.kind, last.reason, last.vector, behind)
+        since = [self._oldest_us(sources[name], last.vector[name]) for name, commits in behind.items() if commits]
+        lag_us = max((time.time_ns() // 1_000 - time_us for time_us in since), default=0)
+        return replace(
+            status,
+            refreshed=moment_of(last.time_us),
+            version=last.version,
+            kind=last.kind,
+            reason=last.reason,
+            vector=last.vector,
+            behind=behind,
+            lag_s=max(lag_us, 0) / 1_000_000,
+            rows_read=last.rows_read,
+            bytes_read=last.bytes_read,
+            seconds=last.seconds,
+        )
+
+    def _oldest_us(self, source: ViewSource, version: int) -> int:
+        """The time of a source's first commit after a version; if that is no longer known, that of the newest."""
+        oldest = refresh.oldest_commit_us(self.lake, source.table_id, version)
+        return oldest or self.lake.client.resolve_version(source.table_id).commit_time_us
+
+    def alter(self, *, schedule: str = "", target_lag: str = "") -> None:
+        """Changes when `laketx worker` refreshes the view; "MANUAL": never.
+
+            daily.alter(schedule="EVERY 5 MINUTES")
+            daily.alter(target_lag="1 minute")
+
+        Raises InputError for a wrong schedule, DeniedError without the right to alter the view.
+        """
+        if not schedule and not target_lag:
+            raise InputError("VIEW_SCHEDULE_INVALID", "name the schedule or the target lag: MANUAL ends refreshes")
+        self._set(schedule_properties(schedule, target_lag) or {SCHEDULE: ""})
+
+    def suspend(self) -> None:
+        """Ends refreshes by `laketx worker`, until `resume`. `refresh` works all the same."""
+        self._set({SUSPENDED: "true"})
+
+    def resume(self) -> None:
+        """Undoes `suspend`, and lets a view whose refreshes failed be tried again at once."""
+        self._set({SUSPENDED: "false", FAILURE: ""})
+
+    def _set(self, properties: Mapping[str, str]) -> None:
+        self.lake.client.alter_table(self.view.table_id, common_pb2.Alteration(set_properties=properties))
+        self.view = self.view.refreshed()
 
     def explain(self) -> str:
         """Returns how the view is refreshed: each operator with its class and the reason, and the delta plan in SQL."""

@@ -24,6 +24,8 @@ view_argument = click.argument("name", type=TABLE, help="Name of the materialize
 @click.option("--strict", is_flag=True, help="Refuse a query of which every refresh would be full.")
 @click.option("--partition-by", metavar="NAMES", default="", help="Partition columns, separated by commas.")
 @click.option("--no-data", is_flag=True, help="Leave the view empty until its first refresh.")
+@click.option("--schedule", metavar="TEXT", default="", help="on commit, every 5 minutes, or downstream.")
+@click.option("--target-lag", metavar="TIME", default="", help="How far behind it may be, such as 1 minute.")
 @comment_option
 @dry_run_option
 @warehouse_option
@@ -31,8 +33,9 @@ def run_create(session: Session, **options: object) -> object:
     """Create a materialized view: a table that has the rows of a query.
 
     laketx --folder lake view create shop.daily "SELECT day, sum(amount) AS total FROM shop.orders GROUP BY day"
+    laketx --folder lake view create shop.live "SELECT count(*) AS n FROM shop.orders" --schedule "on commit"
     It needs no Spark. Names of columns are in lower case. With --dry-run it shows how the view would be refreshed.
-    docs/views.md says which queries a view can have.
+    `laketx worker` refreshes views that have a schedule. docs/views.md says which queries a view can have.
     """
     return later(RUNS, "run_create", extra="views")(session, **options)
 
@@ -79,7 +82,7 @@ def run_verify(session: Session, **options: object) -> object:
 @click.argument("name", type=TABLE, required=False, help="Name of the materialized view; default: all.")
 @warehouse_option
 def run_status(session: Session, **options: object) -> object:
-    """Show when and how materialized views were refreshed last, and how many commits their sources are ahead.
+    """Show when and how materialized views were refreshed last, how far behind they are, and why a refresh failed.
 
     laketx --folder lake view status
     laketx --folder lake view status shop.daily -o json

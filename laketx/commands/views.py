@@ -27,7 +27,11 @@ COLUMNS: Final = (
     Column("version"),
     Column("kind", rank=1),
     Column("behind"),
+    Column("lag"),
+    Column("schedule"),
+    Column("seconds", rank=3),
     Column("reason", rank=2, folds=True),
+    Column("failure", rank=1, folds=True),
 )
 
 
@@ -46,6 +50,8 @@ def run_create(
     strict: bool,
     partition_by: str,
     no_data: bool,
+    schedule: str,
+    target_lag: str,
     comment: str,
     dry_run: bool,
     warehouse: str | None,
@@ -66,6 +72,8 @@ def run_create(
             partition_by=[column.strip() for column in partition_by.split(",") if column.strip()],
             comment=comment,
             with_data=not no_data,
+            schedule=schedule,
+            target_lag=target_lag,
         )
         version = view.table.meta.head_version
         session.done(f"created {view.name}, version {version}", {"view": view.name, "version": version})
@@ -127,7 +135,10 @@ def run_status(session: Session, name: str | None, warehouse: str | None) -> Non
 def _status_row(status: ViewStatus) -> Row:
     refreshed = "" if status.refreshed is None else f"{status.refreshed:%Y-%m-%d %H:%M:%S}"
     behind = ", ".join(f"{source} {commits}" for source, commits in status.behind.items() if commits) or "0"
-    return status.name, refreshed, status.version, status.kind, behind, status.reason
+    schedule = f"{status.schedule} (suspended)" if status.is_suspended else status.schedule
+    lag = f"{status.lag_s:.0f} s"
+    done = (status.name, refreshed, status.version, status.kind, behind, lag, schedule)
+    return *done, status.seconds, status.reason, status.failure
 
 
 def _answer(proof: Proof) -> dict[str, Any]:

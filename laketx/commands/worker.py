@@ -21,11 +21,11 @@ from metaservice.client.credentials import with_scheme
 from metaservice.shared.terminal import LineFormatter, printable
 
 try:
+    from laketx.companions import companions_of
     from laketx.lake import Lake, connect
     from worker.services.compaction.compaction import on_spark
     from worker.services.compaction.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
     from worker.services.compaction.processes import Processes
-    from worker.services.deletion_vectors import VectorKeeper
 except ModuleNotFoundError as missing:
     sys.exit(f"laketx worker: a worker needs Arrow ({missing.name}): pip install 'laketx[arrow]'")
 
@@ -55,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="laketx worker",
-        description="Runs compactions that MetaService plans, and keeps deletion vectors of primary-key tables.",
+        description="Runs compactions that MetaService plans, keeps deletion vectors of primary-key tables, and "
+        "refreshes materialized views by their schedules.",
         epilog="Example: laketx worker --server meta:7070 --warehouse s3://bucket/lake",
     )
     found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
@@ -91,14 +92,19 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="Keep no deletion vectors of primary-key tables: readers then find hidden rows themselves.",
     )
+    found.add_argument(
+        "--no-views",
+        action="store_true",
+        help="Refresh no materialized views. Refreshes need laketx[views].",
+    )
     found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
     return found
 
 
 def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
     """Until a signal; the next one cuts the drain short."""
-    keeper = None if given.no_vectors else VectorKeeper(lake, idle_s=given.idle)
-    daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner, keeper=keeper)
+    companions = companions_of(lake, vectors=not given.no_vectors, views=not given.no_views, idle_s=given.idle)
+    daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner, companions=companions)
     heard, told = socket.socketpair()
 
     def drain() -> None:

@@ -1,4 +1,4 @@
-"""`laketx view`: list, show, drop. Those of materialized views that read rows are `laketx/commands/views.py`."""
+"""`laketx view`: list, show, alter, drop. The commands of materialized views that read rows: laketx/commands."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from typing import Final
 import click
 
 from metaservice.cli.command import command, group
-from metaservice.cli.kinds import NAMESPACE, VIEW
+from metaservice.cli.failures import CommandError, Exit
+from metaservice.cli.kinds import NAMESPACE, TABLE, VIEW
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks
 from metaservice.cli.values import when
 from metaservice.client import NotFoundError
-from protos.laketx.v1 import catalog_pb2
+from metaservice.shared.view_schedules import MANUAL, parse_view_schedule
+from protos.laketx.v1 import catalog_pb2, common_pb2
 
 COLUMNS = (Column("name"), Column("made (UTC)", rank=1), Column("by", rank=2), Column("comment", rank=3, folds=True))
 
 QUERY: Final = "view.query"  # a property of the tables that are materialized views
 SOURCES: Final = "view.sources"
+SCHEDULE: Final = "view.schedule"
+SUSPENDED: Final = "view.suspended"
+FAILURE: Final = "view.failure"
 GROUP = group("view", "Show and drop views, and create, refresh and verify materialized ones.")
 name_argument = click.argument("name", type=VIEW, help="Name of the view.")
+materialized_argument = click.argument("name", type=TABLE, help="Name of the materialized view.")
 
 
 @command("list", GROUP)
@@ -62,6 +68,54 @@ def run_show(session: Session, name: str) -> None:
             ("by", view.principal.name),
         ]
     )
+
+
+@command("alter", GROUP)
+@materialized_argument
+@click.option("--schedule", metavar="TEXT", help="on commit, every 5 minutes, downstream, or manual: never.")
+@click.option("--target-lag", metavar="TIME", help="How far behind it may be, such as 1 minute.")
+def run_alter(session: Session, name: str, schedule: str | None, target_lag: str | None) -> None:
+    """Change when `laketx worker` refreshes a materialized view.
+
+    laketx view alter shop.daily --schedule "every 5 minutes"
+    laketx view alter shop.daily --target-lag "1 minute"
+    """
+    hint = "laketx view alter --help"
+    if (schedule is None) == (target_lag is None):
+        raise CommandError(Exit.USAGE, "VIEW_SCHEDULE_INVALID", "give --schedule or --target-lag", next_step=hint)
+    text = f"target lag {target_lag}" if schedule is None else schedule
+    try:
+        stored = parse_view_schedule(text).text
+    except ValueError:
+        said = f"{text!r} is no schedule"
+        raise CommandError(Exit.USAGE, "VIEW_SCHEDULE_INVALID", said, next_step=hint) from None
+    _set(session, name, {SCHEDULE: stored}, f"schedule of {name}: {stored or MANUAL}")
+
+
+@command("suspend", GROUP)
+@materialized_argument
+def run_suspend(session: Session, name: str) -> None:
+    """End refreshes of a materialized view by `laketx worker`, until `laketx view resume`.
+
+    laketx view suspend shop.daily
+    """
+    _set(session, name, {SUSPENDED: "true"}, f"suspended {name}")
+
+
+@command("resume", GROUP)
+@materialized_argument
+def run_resume(session: Session, name: str) -> None:
+    """Let `laketx worker` refresh a suspended materialized view again; a failed one is tried again at once.
+
+    laketx view resume shop.daily
+    """
+    _set(session, name, {SUSPENDED: "false", FAILURE: ""}, f"resumed {name}")
+
+
+def _set(session: Session, name: str, properties: dict[str, str], text: str) -> None:
+    table = session.client.get_table(name)
+    answer = session.client.alter_table(table.table_id, common_pb2.Alteration(set_properties=properties))
+    session.done(text, {"view": table.name, "properties": properties, "version": answer.version})
 
 
 @command("drop", GROUP)

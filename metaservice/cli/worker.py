@@ -9,7 +9,7 @@ from metaservice.cli.serve import become
 
 @command("worker", kind=Passing)
 def run(session: Session, options: tuple[str, ...]) -> None:
-    """Run compactions that the service plans.
+    """Run compactions that the service plans, and refresh materialized views by their schedules.
 
     laketx worker --server meta:7070 --warehouse s3://bucket/lake
     laketx worker --server meta:7070 --warehouse s3a://bucket/lake --spark

@@ -98,5 +98,17 @@ def test_the_other_answers_of_the_commands(tmp_path: Path, capsys: pytest.Captur
         assert "affected keys  GROUP BY orders.day" in run("view", "explain", "shop.daily")[1]
         assert run("view", "status", "shop.daily")[1].splitlines()[1].split()[0] == "shop.daily"
         assert "has the 1 rows of its query" in run("view", "verify", "shop.daily")[1]
+        query = "SELECT count(*) AS n FROM shop.orders"
+        assert run("view", "create", "shop.count", query, "--target-lag", "90 seconds")[0] == 0
+        assert run("view", "alter", "shop.count", "--schedule", "EVERY hour") == (
+            0,
+            "schedule of shop.count: every 1 hour\n",
+        )
+        assert run("view", "suspend", "shop.count") == (0, "suspended shop.count\n")
+        assert "every 1 hour (suspended)" in run("view", "status", "shop.count")[1]
+        assert run("view", "resume", "shop.count") == (0, "resumed shop.count\n")
+        assert run("view", "alter", "shop.count", "--schedule", "manual")[1] == "schedule of shop.count: manual\n"
+        assert run("view", "alter", "shop.count", "--schedule", "now and then")[0] == Exit.USAGE
+        assert run("view", "suspend", "shop.orders")[0] == Exit.REFUSED
         assert run("view", "refresh", "shop.none")[0] == Exit.NOT_FOUND
         assert run("view", "refresh", "shop.orders")[0] == Exit.REFUSED

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from metaservice.shared.view_schedules import ViewSchedule, parse_view_schedule
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 
@@ -16,6 +17,11 @@ SOURCES: Final = "view.sources"
 VECTOR: Final = "view.vector"  # of a refresh's commit: the versions of the sources by their ids
 CLASS: Final = "view.class"
 REASON: Final = "view.reason"
+READ: Final = "view.read"  # rows and bytes of its sources that a refresh read, and its seconds
+WORKER: Final = "view.worker"  # the process that refreshes by schedule
+SCHEDULE: Final = "view.schedule"
+SUSPENDED: Final = "view.suspended"
+FAILURE: Final = "view.failure"
 SOURCES_MAX: Final = 32
 TEXT_CHARS_MAX: Final = 4_096
 
@@ -27,6 +33,14 @@ class ViewSource:
     name: str
     table_id: str
     columns: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a worker could not refresh a view, and when."""
+
+    time_us: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,43 @@ class Definition:
     def cursor(self) -> str:
         """The name of the view's cursor on each source."""
         return f"view-{self.view_id}"
+
+
+def schedule_of(meta: catalog_pb2.Table) -> ViewSchedule:
+    """Return the schedule of a view."""
+    return parse_view_schedule(meta.properties.get(SCHEDULE, ""))
+
+
+def schedule_properties(schedule: str, target_lag: str) -> dict[str, str]:
+    """Return the property of a schedule; none if the view is refreshed by hand. Raises InputError."""
+    if schedule and target_lag:
+        raise InputError("VIEW_SCHEDULE_INVALID", "a view has a schedule or a target lag: leave one of them out")
+    text = f"target lag {target_lag}" if target_lag else schedule
+    try:
+        stored = parse_view_schedule(text).text
+    except ValueError:
+        raise InputError(
+            "VIEW_SCHEDULE_INVALID",
+            f"{text!r} is no schedule: use ON COMMIT, EVERY 5 MINUTES, DOWNSTREAM or MANUAL, or a target lag such as "
+            "1 minute",
+        ) from None
+    return {SCHEDULE: stored} if stored else {}
+
+
+def is_suspended(meta: catalog_pb2.Table) -> bool:
+    """Return whether workers leave a view alone."""
+    return meta.properties.get(SUSPENDED) == "true"
+
+
+def failure_of(meta: catalog_pb2.Table) -> Failure | None:
+    """Return the last failure of a refresh by schedule; a later refresh may have succeeded."""
+    stored = meta.properties.get(FAILURE, "")
+    return Failure(**{name: json.loads(stored)[name] for name in ("time_us", "text")}) if stored else None
+
+
+def failure_text(failure: Failure) -> str:
+    """Return a failure as the property has it."""
+    return json.dumps({"time_us": failure.time_us, "text": failure.text})
 
 
 def properties_of(query: str, canonical: str, sources: Mapping[str, ViewSource]) -> dict[str, str]:

@@ -29,8 +29,9 @@ from worker.commit.noted_reads import EVERYTHING
 from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import run_writes
 from worker.commit.writes import Write
+from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
-from worker.views.definition import CLASS, REASON, VECTOR, Definition
+from worker.views.definition import CLASS, READ, REASON, VECTOR, WORKER, Definition
 from worker.views.delta import N, delta_plan, whole_text
 from worker.views.engine import matches, run_with
 from worker.views.operators import Work, classified, quoted
@@ -58,6 +59,9 @@ class Refresh:
     reason: str = ""
     rows_added: int = 0
     rows_removed: int = 0
+    rows_read: int = 0  # of the sources
+    bytes_read: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,10 @@ class LastRefresh:
     kind: str
     reason: str
     time_us: int
+    rows_read: int = 0  # of the sources
+    bytes_read: int = 0
+    seconds: float = 0.0  # until its rows were known
+    worker: str = ""  # that refreshed by the view's schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,18 @@ def last_refresh(view: TableView, definition: Definition, version: int | None = 
     by_id = json.loads(commit.properties[VECTOR])
     vector = {name: by_id[source.table_id] for name, source in definition.sources.items()}
     kind, reason = commit.properties[CLASS], commit.properties.get(REASON, "")
-    return LastRefresh(commit.version, vector, kind, reason, commit.commit_time_us)
+    read = json.loads(commit.properties.get(READ, "{}"))
+    costs = (read.get("rows", 0), read.get("bytes", 0), read.get("seconds", 0.0))
+    return LastRefresh(
+        commit.version, vector, kind, reason, commit.commit_time_us, *costs, commit.properties.get(WORKER, "")
+    )
+
+
+def oldest_commit_us(lake: Connection, source_id: str, version: int) -> int | None:
+    """Return the commit time of the first commit after a version; None if there is none, or it is no longer known."""
+    after = read_pb2.VersionFilter(from_version=version + 1, to_version=version + 1)
+    commit = next(lake.client.list_versions(source_id, wanted=after, page_size=1), None)
+    return None if commit is None else commit.commit_time_us
 
 
 def query_of(definition: Definition, sources: SourceTables) -> Query:
@@ -97,8 +116,8 @@ def query_of(definition: Definition, sources: SourceTables) -> Query:
     return analyse(parse(definition.canonical), sources.types())
 
 
-def refresh(view: TableView, *, full: bool = False) -> Refresh:
-    """Bring a view up to its sources as they are now; `full` computes it as a whole.
+def refresh(view: TableView, *, full: bool = False, worker: str = "", attempts_max: int = ATTEMPTS_MAX) -> Refresh:
+    """Bring a view up to its sources as they are now; `full` computes it as a whole. The commit names the worker.
 
     Raises BlockedError if a source was dropped, InputError if a column that the query reads was, ConflictError after
     too many lost races.
@@ -109,24 +128,25 @@ def refresh(view: TableView, *, full: bool = False) -> Refresh:
         )
     definition = Definition.of(view.meta)
     new_cursors = False
-    for attempt in range(1, ATTEMPTS_MAX + 1):
+    for attempt in range(1, attempts_max + 1):
         last = last_refresh(view, definition)
         pin, heads = view.lake.pins.own_many({source.table_id: None for source in definition.sources.values()})
         after = {name: heads[source.table_id] for name, source in definition.sources.items()}
         if last is not None and last.vector == after and not full:
             return Refresh(NOTHING, last.version, after)
         try:
-            return _refresh(view, definition, last, after, full=full, new_cursors=new_cursors or last is None)
+            renews = new_cursors or last is None
+            return _refresh(view, definition, last, after, full=full, new_cursors=renews, worker=worker)
         except ConflictError:
-            if attempt == ATTEMPTS_MAX:
+            if attempt == attempts_max:
                 raise
         except MetaServiceError as error:
-            if error.reason not in AGAIN or attempt == ATTEMPTS_MAX:
+            if error.reason not in AGAIN or attempt == attempts_max:
                 raise
             new_cursors = new_cursors or error.reason != "ROWS_CHANGED"
         except InputError as error:
             is_overtaken = error.reason == BROKEN and last_refresh(view, definition) != last
-            if not is_overtaken or attempt == ATTEMPTS_MAX:
+            if not is_overtaken or attempt == attempts_max:
                 raise
         finally:
             pin.release()
@@ -142,7 +162,9 @@ def _refresh(
     *,
     full: bool,
     new_cursors: bool,
+    worker: str,
 ) -> Refresh:
+    began_s = time.monotonic()
     before = {} if last is None else last.vector
     sources = SourceTables(view.lake, definition.sources, before, after)
     query = query_of(definition, sources)
@@ -166,7 +188,11 @@ def _refresh(
     )
     kind = INCREMENTAL if plan.is_difference else FULL
     vector = {source.table_id: after[name] for name, source in definition.sources.items()}
-    properties = {VECTOR: json.dumps(vector, sort_keys=True), CLASS: kind, REASON: plan.reason}
+    seconds = round(time.monotonic() - began_s, 3)
+    read = {"rows": sources.rows_read, "bytes": sources.bytes_read, "seconds": seconds}
+    properties = {VECTOR: json.dumps(vector, sort_keys=True), CLASS: kind, REASON: plan.reason, READ: json.dumps(read)}
+    if worker:
+        properties[WORKER] = worker
     [commit] = run_writes(
         view.lake,
         lambda: [replace(write)],
@@ -175,7 +201,9 @@ def _refresh(
         cursors=moves,
         properties=properties,
     )
-    return Refresh(kind, commit.version, after, plan.reason, counts["added"], counts["removed"])
+    seconds = round(time.monotonic() - began_s, 3)
+    changed = (counts["added"], counts["removed"])
+    return Refresh(kind, commit.version, after, plan.reason, *changed, sources.rows_read, sources.bytes_read, seconds)
 
 
 # -- the rows ----------------------------------------------------------------------------------------------------------

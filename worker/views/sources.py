@@ -39,6 +39,8 @@ class SourceTables:
         self._lake = lake
         self._metas: dict[tuple[str, int], catalog_pb2.Table] = {}
         self._changes_read: dict[str, pa.Table] = {}
+        self.rows_read = 0
+        self.bytes_read = 0  # in memory
 
     @property
     def changed(self) -> list[str]:
@@ -109,7 +111,7 @@ class SourceTables:
         stored = self._stored_names(name, version)
         reader = VersionRows(then, version)
         parts = reader.tables(_distinct(stored.values()), where, WHOLE)
-        rows = pa.concat_tables([reader.empty(_distinct(stored.values())), *parts])
+        rows = self._counted(pa.concat_tables([reader.empty(_distinct(stored.values())), *parts]))
         return rows.select(list(stored.values())).rename_columns(list(stored))
 
     def _changes(self, name: str) -> pa.Table:
@@ -118,11 +120,16 @@ class SourceTables:
         stored = self._stored_names(name, end)
         reader = ChangeRows(TableView(self._lake, self._meta(name, end)), begin, end, "changes")
         [rows] = reader.tables([*_distinct(stored.values()), CHANGE_TYPE], None, WHOLE)
-        named = rows.select([*stored.values(), CHANGE_TYPE]).rename_columns([*stored, CHANGE_TYPE])
+        named = self._counted(rows).select([*stored.values(), CHANGE_TYPE]).rename_columns([*stored, CHANGE_TYPE])
         names = ", ".join(map(quoted, stored))
         signed = f"SUM(CASE WHEN {quoted(CHANGE_TYPE)} IN ('{INSERT}', '{POSTIMAGE}') THEN 1 ELSE -1 END)"
         text = f"SELECT {names}, CAST({signed} AS BIGINT) AS {N} FROM changes GROUP BY {names} HAVING {signed} <> 0"
         return run_with({"changes": named}, text)
+
+    def _counted(self, rows: pa.Table) -> pa.Table:
+        self.rows_read += len(rows)
+        self.bytes_read += rows.nbytes
+        return rows
 
     def _meta(self, name: str, version: int) -> catalog_pb2.Table:
         meta = self._metas.get((name, version))

@@ -15,7 +15,7 @@ from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import KEY_SCOPE, check_alterable, check_property_name
 from metaservice.core.table.schema import Column, Schema, evolve, replace_schema
 from metaservice.core.table.schema_changes import Comment, Default, SchemaChange
-from metaservice.core.table.view_definition import check_replaceable, is_view
+from metaservice.core.table.view_definition import check_refreshes, check_replaceable, is_view
 
 FINGERPRINT_BYTES: Final = 16
 
@@ -142,6 +142,8 @@ class TableMeta:
         } | dict(change.set_properties)
         if len(properties) > limits.PROPERTIES_MAX:
             raise invalid("TOO_MANY_PROPERTIES", count=len(properties), most=limits.PROPERTIES_MAX)
+        if change.set_properties:
+            check_refreshes(properties)
         features = self.features_after(change)
         if len(features) > limits.FEATURES_MAX:
             raise invalid("TOO_MANY_FEATURES", count=len(features), most=limits.FEATURES_MAX)

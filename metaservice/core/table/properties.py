@@ -12,7 +12,18 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.limits import ORDER_COLUMNS_MAX, RETAIN_HOURS_DEFAULT, TEXT_CHARS_MAX
 from metaservice.core.table.schedule import is_schedule, is_windows
 from metaservice.core.table.types import did_you_mean, folded
-from metaservice.core.table.view_definition import CANONICAL, QUERY, SOURCES, is_query, is_sources
+from metaservice.core.table.view_definition import (
+    CANONICAL,
+    FAILURE,
+    QUERY,
+    SCHEDULE,
+    SOURCES,
+    SUSPENDED,
+    is_failure,
+    is_query,
+    is_sources,
+)
+from metaservice.shared.view_schedules import is_view_schedule
 
 USER_PREFIX: Final = "user."
 KEY_SCOPE: Final = "key.scope"
@@ -343,6 +354,26 @@ PROPERTIES: Final = (
         is_fixed=True,
         form="JSON | empty: an ordinary table",
         is_form=is_sources,
+    ),
+    Property(
+        SCHEDULE,
+        "",
+        "When [workers refresh](views.md#schedules) a materialized view.",
+        form="on commit | every N UNIT | target lag N UNIT | downstream | empty: never",
+        is_form=is_view_schedule,
+    ),
+    Property(
+        SUSPENDED,
+        "false",
+        "Whether workers leave a materialized view as it is, whatever its schedule.",
+        choices=("true", "false"),
+    ),
+    Property(
+        FAILURE,
+        "",
+        "Why a worker could not refresh a materialized view, with the time. Workers set it.",
+        form="JSON | empty: none",
+        is_form=is_failure,
     ),
 )
 BY_NAME: Final = {definition.name: definition for definition in PROPERTIES}

@@ -1,8 +1,14 @@
-"""Definitions of materialized views: three properties of a table, set when it is created, never changed.
+"""Definitions of materialized views: properties of a table. Three are set when it is created, and never change:
 
 view.query      the query as it was written
 view.canonical  the same with every name resolved and every star expanded
 view.sources    {"shop.orders": {"id": "01936d…", "columns": {"day": 3}}}: the tables and columns that it reads
+
+The others can be altered:
+
+view.schedule   when workers refresh it
+view.suspended  whether they leave it alone
+view.failure    {"time_us": 1795700000000000, "text": "…"}: why the last refresh failed
 """
 
 from __future__ import annotations
@@ -18,6 +24,10 @@ QUERY: Final = "view.query"
 CANONICAL: Final = "view.canonical"
 SOURCES: Final = "view.sources"
 DEFINITION: Final = (QUERY, CANONICAL, SOURCES)
+SCHEDULE: Final = "view.schedule"
+SUSPENDED: Final = "view.suspended"
+FAILURE: Final = "view.failure"
+REFRESHES: Final = (SCHEDULE, SUSPENDED, FAILURE)
 SOURCES_MAX: Final = 32
 _TABLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
@@ -42,6 +52,19 @@ def is_sources(text: str) -> bool:
     return are_ids and len(set(ids)) == len(entries)
 
 
+def is_failure(text: str) -> bool:
+    """Whether the text has a time and a reason; empty: nothing failed."""
+    if not text:
+        return True
+    try:
+        failure = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(failure, dict) and isinstance(failure.get("time_us"), int) and isinstance(failure.get("text"), str)
+    )
+
+
 def source_ids(properties: Mapping[str, str]) -> frozenset[str]:
     """The tables that a view reads; none for an ordinary table."""
     text = properties.get(SOURCES, "")
@@ -59,11 +82,19 @@ def check_definition(table_id: str, properties: Mapping[str, str]) -> None:
         raise invalid("VIEW_DEFINITION_INVALID")
     if table_id in source_ids(properties):
         raise invalid("VIEW_DEFINITION_INVALID", "a view can't read itself: name other tables")
+    check_refreshes(properties)
+
+
+def check_refreshes(properties: Mapping[str, str]) -> None:
+    """Refuses settings of refreshes for a table that is no view."""
+    names = [name for name in REFRESHES if name in properties]
+    if names and not is_view(properties):
+        raise invalid("VIEW_DEFINITION_INVALID", f"{names[0]} is a property of materialized views: leave it out")
 
 
 def without_definition(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties of a table with the same rows that is no view."""
-    return {name: value for name, value in properties.items() if name not in DEFINITION}
+    return {name: value for name, value in properties.items() if name not in (*DEFINITION, *REFRESHES)}
 
 
 def check_replaceable(before: Mapping[str, str], after: Mapping[str, str]) -> None:

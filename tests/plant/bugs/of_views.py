@@ -10,6 +10,7 @@ DELTAS = ("tests/views/test_deltas.py",)
 REFRESHES = "tests/views/test_refreshes.py"
 HISTORIES = (REFRESHES, "-k", "test_views_are_their_queries_over_random_histories")
 QUERIES = ("tests/views/test_queries.py",)
+SCHEDULES = "tests/views/test_schedules.py"
 
 BUGS: Final = (
     Bug(
@@ -77,5 +78,40 @@ BUGS: Final = (
             ),
         ),
         (REFRESHES, "-k", "only_looks_like"),
+    ),
+    Bug(
+        "a view is refreshed while a view that it reads is",
+        "worker/views/due_views.py",
+        (("        source in running or (source in due and", "        (source in due and"),),
+        (SCHEDULES, "-k", "order_in_which or only_for_them"),
+    ),
+    Bug(
+        "a view is up to date although a DOWNSTREAM view that it reads is not",
+        "worker/views/due_views.py",
+        (
+            (
+                " or any(\n                self.is_behind(source)",
+                " or any(\n                False and self.is_behind(source)",
+            ),
+        ),
+        (SCHEDULES, "-k", "only_for_them"),
+    ),
+    Bug(
+        "a view that failed is tried again at once",
+        "worker/views/refresher.py",
+        (("if self._views[view_id].rests_until_s > now_s]", "if self._views[view_id].rests_until_s < 0]"),),
+        (SCHEDULES, "-k", "the_view_rests"),
+    ),
+    Bug(
+        "every worker refreshes every view",
+        "worker/views/refresher.py",
+        (('state.last.worker in ("", self.worker)', 'state.last.worker in ("", state.last.worker)'),),
+        (SCHEDULES, "-k", "two_workers"),
+    ),
+    Bug(
+        "no worker takes over the view of one that is gone",
+        "worker/views/refresher.py",
+        (("return due_s > OVERDUE_S + 2 * state.last.seconds", "return False"),),
+        (SCHEDULES, "-k", "takes_over"),
     ),
 )

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from metaservice.client import ErrorKind, LakeTXError, MetaServiceError
 from metaservice.client.maintenance import claim_of
@@ -25,14 +25,13 @@ from worker.services.compaction.compaction import Options, runner_of, staged
 from worker.services.compaction.groups import OPERATIONS, Group
 from worker.services.compaction.jobs import Job, Runner
 from worker.services.compaction.orders import ORDERS, Order
-from worker.services.deletion_vectors import VectorKeeper
 
 TASKS_AT_ONCE: Final = 2
 IDLE_S: Final = 5.0
 DRAIN_S: Final = 300.0
 GIVE_BACK_S: Final = 10.0
 STOP_AGAIN_S: Final = 0.5
-KEEPER_STOPS_S: Final = 5.0
+COMPANION_STOPS_S: Final = 5.0
 RENEWALS_PER_LEASE: Final = 3
 ERROR_CHARS_MAX: Final = 1_000
 
@@ -51,6 +50,14 @@ class _Running:
     job: Job = field(default_factory=Job)
 
 
+class Companion(Protocol):
+    """Work that runs beside the tasks, in a thread of its own."""
+
+    def start(self) -> None: ...
+    def ask_to_stop(self) -> None: ...
+    def stop(self, wait_s: float) -> None: ...
+
+
 class Daemon:
     """Runs tasks: `start`, later `stop`; or `run_waiting`."""
 
@@ -61,15 +68,15 @@ class Daemon:
         tasks_at_once: int = TASKS_AT_ONCE,
         idle_s: float = IDLE_S,
         runner: Runner | None = None,
-        keeper: VectorKeeper | None = None,
+        companions: Sequence[Companion] = (),
     ) -> None:
         """`runner`: what the tasks' work runs on; default processes of this machine (see `runner_of`).
 
-        `keeper` runs beside the tasks, from `start` to `stop`.
+        `companions` run beside the tasks, from `start` to `stop`.
         """
         self._lake = lake
         self._runner = runner
-        self._keeper = keeper
+        self._companions = companions
         self._idle_s = idle_s
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -83,14 +90,14 @@ class Daemon:
     def start(self) -> None:
         for slot in self._slots:
             slot.start()
-        if self._keeper is not None:
-            self._keeper.start()
+        for companion in self._companions:
+            companion.start()
 
     def ask_to_stop(self) -> None:
         """Stops claiming tasks."""
         self._stopping.set()
-        if self._keeper is not None:
-            self._keeper.ask_to_stop()
+        for companion in self._companions:
+            companion.ask_to_stop()
 
     def drain(self, drain_s: float) -> bool:
         """Waits for running tasks; returns whether all of them ended."""
@@ -109,8 +116,8 @@ class Daemon:
                 running.gives_back = True
                 self._stop_task(running, "the worker stops")
             is_over = self.drain(STOP_AGAIN_S)
-        if self._keeper is not None:
-            self._keeper.stop(KEEPER_STOPS_S)
+        for companion in self._companions:
+            companion.stop(COMPANION_STOPS_S)
         for running in self._left():
             self._end(running, "")  # it doesn't listen: its transaction ends with its claim
 

@@ -1,0 +1,31 @@
+"""What a worker does beside the tasks of table services: it keeps deletion vectors, and refreshes views."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from typing import TYPE_CHECKING
+
+from worker.base.lazy_modules import LazyModule
+from worker.connection.lake_connection import Connection
+from worker.services.deletion_vectors import IDLE_S, VectorKeeper
+
+if TYPE_CHECKING:
+    from worker.services.compaction.daemon import Companion
+    from worker.views import refresher
+else:
+    refresher = LazyModule("worker.views.refresher")
+
+log = logging.getLogger("laketx.worker")
+
+
+def companions_of(
+    lake: Connection, *, vectors: bool = True, views: bool = True, idle_s: float = IDLE_S
+) -> list[Companion]:
+    """Return what runs beside a worker's tasks. Refreshes need the packages of laketx[views]."""
+    companions: list[Companion] = [VectorKeeper(lake, idle_s=idle_s)] if vectors else []
+    if views and all(importlib.util.find_spec(package) is not None for package in ("duckdb", "sqlglot")):
+        companions.append(refresher.ViewRefresher(lake))
+    elif views:
+        log.info("materialized views are not refreshed here: pip install 'laketx[views]'")
+    return companions
