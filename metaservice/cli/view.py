@@ -87,8 +87,8 @@ def run_alter(session: Session, name: str, schedule: str | None, target_lag: str
     try:
         stored = parse_view_schedule(text).text
     except ValueError:
-        said = f"{text!r} is no schedule"
-        raise CommandError(Exit.USAGE, "VIEW_SCHEDULE_INVALID", said, next_step=hint) from None
+        sentence = f"{text!r} is no schedule"
+        raise CommandError(Exit.USAGE, "VIEW_SCHEDULE_INVALID", sentence, next_step=hint) from None
     _set(session, name, {SCHEDULE: stored}, f"schedule of {name}: {stored or MANUAL}")
 
 

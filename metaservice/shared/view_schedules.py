@@ -40,9 +40,9 @@ def parse_view_schedule(text: str) -> ViewSchedule:
     if words in (ON_COMMIT, DOWNSTREAM):
         return ViewSchedule(words)
     for kind in (EVERY, TARGET_LAG):
-        found = _INTERVAL.match(words.removeprefix(f"{kind} ")) if words.startswith(f"{kind} ") else None
-        if found is not None:
-            return ViewSchedule(kind, int(found[1] or 1) * UNIT_SECONDS[found[2]])
+        interval = _INTERVAL.match(words.removeprefix(f"{kind} ")) if words.startswith(f"{kind} ") else None
+        if interval is not None:
+            return ViewSchedule(kind, int(interval[1] or 1) * UNIT_SECONDS[interval[2]])
     if words.startswith(f"{TARGET_LAG} ") and words.endswith(DOWNSTREAM) and len(words.split()) == 3:
         return ViewSchedule(DOWNSTREAM)
     raise ValueError(text)

@@ -197,8 +197,8 @@ class ViewRefresher:
         if not state.behind_since_us or state.behind_at != view.vector:
             moved = [source for source, version in view.vector.items() if heads.get(source, version) != version]
             times = [oldest_commit_us(self._lake, source, view.vector[source]) for source in moved]
-            known = [time_us for time_us in times if time_us is not None]
-            state.behind_at, state.behind_since_us = view.vector, min(known, default=self._now_us())
+            commits_us = [time_us for time_us in times if time_us is not None]
+            state.behind_at, state.behind_since_us = view.vector, min(commits_us, default=self._now_us())
         return state.behind_since_us
 
     def _is_ours(self, state: _View) -> bool:
