@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from functools import partial
 
 import click
@@ -13,8 +14,9 @@ from metaservice.cli.kinds import BRANCH, seconds
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, comment_option, dry_run_option, warehouse_option
 from metaservice.cli.plugins import later
-from metaservice.cli.values import duration_text, to_second
+from metaservice.cli.values import duration_text, size_text, to_second
 from metaservice.client.branch_diff import BranchedChanges, diff_branch
+from metaservice.client.branch_holds import HeldFiles, branch_holds
 from protos.laketx.v1 import catalog_pb2
 
 KEEP_S_MAX = 366 * 86_400
@@ -33,6 +35,12 @@ TABLE_COLUMNS = (
     Column("version", right=True),
     Column("parent's", right=True),
     Column("on the branch"),
+)
+HELD_COLUMNS = (
+    Column("table"),
+    Column("version", right=True),
+    Column("files", right=True),
+    Column("size", right=True),
 )
 MERGE_COLUMNS = (
     Column("table"),
@@ -92,17 +100,33 @@ def row(branch: catalog_pb2.Branch, now_us: int) -> Row:
 
 @command("show", GROUP)
 @branch_argument
-def run_show(session: Session, name: str) -> None:
+@click.option("--held", is_flag=True, help="Show the files that the branch keeps and its parent has no more.")
+def run_show(session: Session, name: str, held: bool) -> None:
     """Show a branch, and its tables that were asked for, made or dropped on it.
 
-    laketx branch show etl
+    With --held it lists the files of every table that has changed in the parent since the branch left.
+
+    laketx branch show etl --held
     """
     shown = session.client.get_branch(name)
+    if held:
+        tables = branch_holds(session.client, shown)
+        if session.as_json:
+            session.show_json([asdict(table) for table in tables])
+            return
+        session.show_rows(HELD_COLUMNS, map(held_row, tables))
+        files, size = sum(table.files for table in tables), sum(table.size_bytes for table in tables)
+        session.say(f"{files} files of {len(tables)} tables, {size_text(size)}")
+        return
     if session.as_json:
         session.show_json(shown)
         return
     session.show_rows(COLUMNS, [row(shown.branch, session.now_us())])
     session.show_rows(TABLE_COLUMNS, map(table_row, shown.tables))
+
+
+def held_row(table: HeldFiles) -> Row:
+    return table.name, table.version, table.files, size_text(table.size_bytes)
 
 
 def table_row(table: catalog_pb2.BranchTable) -> Row:

@@ -12,7 +12,7 @@ from metaservice.cli.kinds import PIN, TABLE, seconds
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks
 from metaservice.cli.values import duration_text, to_second
-from protos.laketx.v1 import admin_pb2, read_pb2
+from protos.laketx.v1 import admin_pb2, catalog_pb2, read_pb2
 
 COLUMNS = (
     Column("table"),
@@ -35,14 +35,16 @@ lease_option = click.option(
 
 @command("list", GROUP)
 def run_list(session: Session) -> None:
-    """List what keeps old versions readable: pins (oldest first, a line for each version), tags and cursors.
+    """List what keeps old versions readable: pins (oldest first, a line for each version), tags, cursors and branches.
+
+    A branch keeps all versions of its tables since it left: `laketx branch show BRANCH --held` shows the files.
 
     laketx pins list
     """
     pins, tags = list(session.client.list_pins()), list(session.client.list_tags())
-    cursors = list(session.client.list_cursors())
+    cursors, branches = list(session.client.list_cursors()), list(session.client.list_branches())
     if session.as_json:
-        session.show_json([*pins, *tags, *cursors])
+        session.show_json([*pins, *tags, *cursors, *branches])
         return
     tables, now_us = Tables(session.client), session.now_us()
     rows = [pin_row(pin, tables.name(pin.table_id)) for pin in pins]
@@ -50,7 +52,15 @@ def run_list(session: Session) -> None:
     rows += [
         mark_row(each, f"cursor {each.name}", tables.name(each.table_id), now_us, left_text(each)) for each in cursors
     ]
+    rows += [branch_row(branch, now_us) for branch in branches]
     session.show_rows(COLUMNS, rows)
+
+
+def branch_row(branch: catalog_pb2.Branch, now_us: int) -> Row:
+    who, tables = branch.principal, ", ".join(branch.tables) or "all"
+    age = duration_text(max(now_us - branch.time_us, 0) // 1_000)
+    left = duration_text(max(branch.expire_time_us - now_us, 0) // 1_000) if branch.expire_time_us else "for good"
+    return tables, "", who.name, who.client, to_second(branch.time_us), age, left, f"branch {branch.name}"
 
 
 def pin_row(pin: admin_pb2.Pin, table: str) -> Row:
