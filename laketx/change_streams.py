@@ -7,11 +7,14 @@ print(applied.upserted, applied.deleted, applied.late)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laketx.input_rows import AnyRows, arrow_table, is_spark
+from metaservice.client import AlreadyExistsError
+from protos.laketx.v1 import catalog_pb2
 from worker.arrow.write.merge_sources import columns_of_dicts
 from worker.base.lazy_modules import LazyModule
 from worker.commit.conflict_policies import OnConflict
@@ -19,9 +22,14 @@ from worker.commit.writes import Commit, Write, WriteOptions, app_version_of
 from worker.connection.table_view import TableView
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from worker.arrow.write import change_streams
+    from worker.formats import debezium
+    from worker.formats.json_messages import Message
 else:
     change_streams = LazyModule("worker.arrow.write.change_streams")
+    debezium = LazyModule("worker.formats.debezium")
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,15 @@ class ChangeStreams(ABC):
     @abstractmethod
     def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
         """Runs the plan."""
+
+    @property
+    @abstractmethod
+    def _meta(self) -> catalog_pb2.Table:
+        """The table as it was seen last."""
+
+    @abstractmethod
+    def add_columns(self, columns: Any, *, message: str = "") -> Any:
+        """Adds columns in one commit."""
 
     def apply_changes(
         self,
@@ -77,21 +94,66 @@ class ChangeStreams(ABC):
             change_streams.DELETES if deletes is None else deletes,
             soft_delete,
         )
-        counts = change_streams.ChangeCounts
-        planned: change_streams.ChangeWrite | None = None
         source: Any = rows
         held = None if _are_dicts(rows) else arrow_table(source.toArrow() if is_spark(rows) else rows)
 
-        def plan(table: TableView) -> Write:
-            nonlocal planned
+        def plan(table: TableView) -> change_streams.ChangeWrite:
             given = columns_of_dicts(source, table.meta) if held is None else held
-            planned = change_streams.plan_changes(table, given, columns)
+            return change_streams.plan_changes(table, given, columns)
+
+        return self._apply(plan, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
+
+    def apply_debezium(
+        self,
+        messages: Sequence[Message],
+        *,
+        sequence: str | None = None,
+        soft_delete: str | None = None,
+        merge_schema: bool = False,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> AppliedChanges:
+        """Applies messages of Debezium to a primary-key table, in one commit: bytes or texts of JSON, or dicts.
+
+            customers.apply_debezium(values, app_id="customers-cdc", app_version=41)
+
+        Later messages are newer, unless `sequence` names a field of the messages' `source`, such as "lsn"; if the table
+        has a column of that name, changes that are older than the stored row are late. `merge_schema` first adds
+        columns that the table lacks, in a separate commit. Tombstones are skipped. See docs/ingest.md.
+
+        Raises InputError with the number of the message that can't be read, ConflictError after a lost race.
+        """
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        columns = change_streams.ChangeColumns(debezium.OP, sequence or debezium.ORDER, soft_delete=soft_delete)
+        if merge_schema:
+            self.add_missing_columns(debezium.read_debezium(messages, self._meta, sequence).new_columns)
+
+        def plan(table: TableView) -> change_streams.ChangeWrite:
+            changes = debezium.read_debezium(messages, table.meta, sequence)
+            return change_streams.plan_changes(table, changes.rows, columns, replaces_all=changes.follow_truncate)
+
+        return self._apply(plan, options)
+
+    def add_missing_columns(self, columns: pa.Schema) -> None:
+        """Add the columns, unless another writer does it first."""
+        if len(columns):
+            with suppress(AlreadyExistsError):
+                self.add_columns(columns, message="columns of a change stream")
+
+    def _apply(self, plan: Callable[[TableView], change_streams.ChangeWrite], options: WriteOptions) -> AppliedChanges:
+        planned: change_streams.ChangeWrite | None = None
+
+        def write(table: TableView) -> Write:
+            nonlocal planned
+            planned = plan(table)
             return planned.write
 
-        commit = self._do(plan, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
+        commit = self._do(write, options)
         assert planned is not None
-        done = counts() if commit.already_applied else planned.counts
-        return AppliedChanges(commit, done.upserted, done.deleted, done.absent, done.late, done.repeated)
+        counts = change_streams.ChangeCounts() if commit.already_applied else planned.counts
+        return AppliedChanges(commit, counts.upserted, counts.deleted, counts.absent, counts.late, counts.repeated)
 
 
 def _are_dicts(rows: Any) -> bool:

@@ -74,7 +74,7 @@ class HistoryEntry:
     is_logical: bool
 
 
-class Table(KnowsForeignCalls, ArrowReads, ChangeStreams, ColumnChanges, Verbs[Commit]):
+class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, ChangeStreams, Verbs[Commit]):
     """A table, made by `lake.table` and `lake.create_table`.
 
     Reads return lazy DataFrames of one version. Every write is a transaction, finished when the method returns, and
@@ -83,7 +83,7 @@ class Table(KnowsForeignCalls, ArrowReads, ChangeStreams, ColumnChanges, Verbs[C
     read, snapshot, changes, resolve, history, export            reads
     insert, overwrite, update, delete, merge                     rows
     to_arrow, to_pandas, to_polars, to_duckdb, scanner, count    reads without Spark; `snapshot` has them, too
-    append, upsert, apply_changes, writer                        rows without Spark
+    append, upsert, writer, apply_changes, apply_debezium        rows without Spark
     truncate, restore                                            whole partitions, or all
     add_columns, rename_column, drop_column, widen_column        columns
     set_properties, refresh                                      settings; changes by others

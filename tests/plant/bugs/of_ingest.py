@@ -7,6 +7,7 @@ from typing import Final
 from tests.plant.bug import Bug
 
 CHANGES = "worker/arrow/write/change_streams.py"
+DEBEZIUM = "worker/formats/debezium.py"
 HISTORIES = ("tests/arrow/test_change_streams.py", "-k", "any_history")
 
 BUGS: Final = (
@@ -27,5 +28,17 @@ BUGS: Final = (
         CHANGES,
         (("OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)])", "OPERATION_MERGE)"),),
         own_tests=("tests/arrow/test_change_streams.py", "-k", "meanwhile"),
+    ),
+    Bug(
+        "a large value that Postgres did not send again is lost",
+        DEBEZIUM,
+        (('        row = _whole(row, envelope.get("before"), number)\n', ""),),
+        own_tests=("tests/arrow/test_debezium.py", "-k", "not_sent_again"),
+    ),
+    Bug(
+        "a truncate of the source leaves the earlier rows",
+        DEBEZIUM,
+        (("            changes, follow_truncate = [], True\n", "            changes = []\n"),),
+        own_tests=("tests/arrow/test_debezium.py", "-k", "truncate"),
     ),
 )

@@ -23,7 +23,7 @@ from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.merge_sources import plain_source
 from worker.arrow.write.staged_rows import frame_of, tombstone_columns, tombstones, with_op, write_keyed
 from worker.arrow.write.updates import places_of
-from worker.arrow.write.writes import KEYS_NAMED, named_keys, plan_upsert
+from worker.arrow.write.writes import KEYS_NAMED, named_keys, plan_overwrite, plan_upsert
 from worker.base.condition_forms import all_of
 from worker.base.errors import InputError
 from worker.base.schema import UPSERT
@@ -90,8 +90,13 @@ class _Batch:
     stored: str | None  # the column of the table that has the sequence
 
 
-def plan_changes(table: TableView, rows: pa.Table, columns: ChangeColumns) -> ChangeWrite:
-    """Return the write of these changes. It reads the table if there are deletes or if the table stores sequences."""
+def plan_changes(
+    table: TableView, rows: pa.Table, columns: ChangeColumns, *, replaces_all: bool = False
+) -> ChangeWrite:
+    """Return the write of these changes. It reads the table if there are deletes or if the table stores sequences.
+
+    `replaces_all`: the table is truncated before them.
+    """
     meta = table.meta
     if not meta.primary_key:
         raise InputError("KEY_MISSING", f"{meta.name} has no primary key: changes are applied by key")
@@ -101,6 +106,10 @@ def plan_changes(table: TableView, rows: pa.Table, columns: ChangeColumns) -> Ch
     keeps_deleted = columns.soft_delete is not None
     gone = batch.are_deletes & (not keeps_deleted)
     upserts = fitted(batch.rows.take(pa.array(np.flatnonzero(~gone))), meta)
+    if replaces_all:
+        deleted = int((batch.are_deletes & keeps_deleted).sum())
+        counts = ChangeCounts(len(upserts) - deleted, deleted, absent=int(gone.sum()), repeated=batch.repeated)
+        return ChangeWrite(plan_overwrite(table, upserts, "all"), counts)
     if not len(batch.keys) or (batch.stored is None and not gone.any()):
         deleted = int(batch.are_deletes.sum())
         counts = ChangeCounts(len(upserts) - deleted, deleted, repeated=batch.repeated)

@@ -53,8 +53,8 @@ def source_of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) 
 def columns_of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) -> pa.Table:
     """A list of dicts that need not have the same columns: a missing one is its default, or NULL."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    known = {column.name.lower() for column in meta.columns}
-    own = [name for name in names if name.lower() in known]
+    own_names = {column.name.lower() for column in meta.columns}
+    own = [name for name in names if name.lower() in own_names]
     found = of_dicts([{name: row[name] for name in own if name in row} for row in rows], meta) if own else pa.table({})
     columns = dict(zip(found.column_names, found.columns, strict=True))
     others = {name: _other(name, [row.get(name) for row in rows]) for name in names if name not in columns}

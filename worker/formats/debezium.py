@@ -1,0 +1,230 @@
+"""Debezium's messages as changes of a table: the row that each leaves or deletes, its operation, its sequence.
+
+    {"before": null, "after": {"id": 1, "name": "Ana"}, "source": {"lsn": 24023128, …}, "op": "c", "ts_ms": …}
+
+Messages may have the wrapper {"schema": …, "payload": …}, whose schema says what numbers and bytes mean. Tombstones,
+and messages that are no change of a row, are left out.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.files.arrow_types import arrow_schema
+from worker.formats.json_lines import Number
+from worker.formats.json_messages import Fields, Message, fields_of, object_of, rows_of_fields
+
+OP: Final = "_laketx_change_op"
+ORDER: Final = "_laketx_change_order"
+ROW_CHANGES: Final = ("c", "r", "u", "d")
+TRUNCATE: Final = "t"
+NO_CHANGES: Final = ("m",)  # logical messages
+UNAVAILABLE: Final = "__debezium_unavailable_value"
+UNAVAILABLE_BYTES: Final = b64encode(UNAVAILABLE.encode()).decode()
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+ANY_SCALE: Final = "io.debezium.data.VariableScaleDecimal"
+DATES: Final = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+ZONED: Final = "io.debezium.time.ZonedTimestamp"
+TICKS_US: Final[Mapping[str, tuple[int, int]]] = {  # what a tick has of microseconds, as a fraction
+    "io.debezium.time.Timestamp": (1_000, 1),
+    "org.apache.kafka.connect.data.Timestamp": (1_000, 1),
+    "io.debezium.time.MicroTimestamp": (1, 1),
+    "io.debezium.time.NanoTimestamp": (1, 1_000),
+}
+PLAIN: Final[Mapping[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+
+
+@dataclass(frozen=True)
+class DebeziumChanges:
+    """Changes as rows, with the columns OP and ORDER, or the sequence's. `follow_truncate`: all earlier rows go."""
+
+    rows: pa.Table
+    follow_truncate: bool
+    new_columns: pa.Schema  # what the rows have and the table lacks
+
+
+@dataclass
+class _Change:
+    number: int
+    op: str
+    row: Fields
+    order: Any
+    types: Mapping[str, Fields] = field(default_factory=dict)  # by column, as the message's schema says
+
+
+def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence: str | None) -> DebeziumChanges:
+    """Return the changes in these messages, in their order, or in that of a field of `source`.
+
+    Raises InputError with the number of the message, which counts from 1.
+    """
+    changes: list[_Change] = []
+    follow_truncate = False
+    for number, message in enumerate(messages, 1):
+        envelope, types = _envelope(message, number)
+        if envelope is None or envelope.get("op") in NO_CHANGES:
+            continue
+        if envelope.get("op") == TRUNCATE:
+            changes, follow_truncate = [], True
+            continue
+        changes.append(_change(envelope, types, number, sequence))
+    kinds = {column.name.lower(): column.type for column in arrow_schema(meta)}
+    for change in changes:
+        for name, value in change.row.items():
+            change.row[name] = _plain(value, change.types.get(name), kinds.get(name.lower()), change.number, name)
+    rows = rows_of_fields([change.row for change in changes], [change.number for change in changes], meta)
+    if not changes:
+        rows = arrow_schema(meta).empty_table()
+    rows = rows.append_column(OP, pa.array([change.op for change in changes], pa.string()))
+    try:
+        orders = pa.array([change.order for change in changes], None if changes else pa.int64())
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise InputError("SEQUENCE_INVALID", f"source.{sequence} is no sequence: {error}") from error
+    new = [(name, kind) for name, kind in _kinds(changes).items() if name.lower() not in kinds]
+    return DebeziumChanges(rows.append_column(sequence or ORDER, orders), follow_truncate, pa.schema(new))
+
+
+def _envelope(message: Message, number: int) -> tuple[Fields | None, Mapping[str, Fields]]:
+    fields = fields_of(message, number)
+    types: Mapping[str, Fields] = {}
+    if fields is not None and fields.keys() == {"schema", "payload"}:
+        types = _types(fields["schema"])
+        fields = None if fields["payload"] is None else object_of(fields["payload"], f"the payload of message {number}")
+    if fields is not None and "op" not in fields:
+        raise InputError("MESSAGE_INVALID", f"message {number} is no envelope of Debezium: it has no op")
+    return fields, types
+
+
+def _types(schema: Any) -> Mapping[str, Fields]:
+    """What the schema says of the columns of a row, by column."""
+    for part in dict(schema or ()).get("fields") or ():
+        fields = dict(part)
+        if fields.get("field") == "after":
+            return {str(dict(column).get("field")): dict(column) for column in fields.get("fields") or ()}
+    return {}
+
+
+def _change(envelope: Fields, types: Mapping[str, Fields], number: int, sequence: str | None) -> _Change:
+    op = envelope["op"]
+    if op not in ROW_CHANGES:
+        hint = f"message {number} has the operation {op!r}: Debezium's are {', '.join((*ROW_CHANGES, TRUNCATE))}"
+        raise InputError("OPERATION_UNKNOWN", hint)
+    side = "before" if op == "d" else "after"
+    if envelope.get(side) is None:
+        raise InputError("MESSAGE_INVALID", f"message {number} has the operation {op!r}, and no {side!r}")
+    row = object_of(envelope[side], f"{side!r} of message {number}")
+    if op != "d":
+        row = _whole(row, envelope.get("before"), number)
+    order: Any = number
+    if sequence is not None:
+        order = dict(envelope.get("source") or ()).get(sequence)
+        if order is None or isinstance(order, Number):
+            raise InputError("SEQUENCE_INVALID", f"message {number} has no source.{sequence} that orders changes")
+    return _Change(number, op, row, order, types)
+
+
+def _whole(row: Fields, before: Any, number: int) -> Fields:
+    """The row with what the database didn't send again, if the earlier row has it."""
+    lacking = [name for name, value in row.items() if value in (UNAVAILABLE, UNAVAILABLE_BYTES)]
+    old = dict(before or ()) if lacking else {}
+    for name in lacking:
+        if old.get(name) in (None, UNAVAILABLE, UNAVAILABLE_BYTES):
+            hint = "set REPLICA IDENTITY FULL for the table in the database"
+            raise InputError("VALUE_UNAVAILABLE", f"message {number} lacks {name}, which did not change: {hint}")
+        row[name] = old[name]
+    return row
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any, meaning: Fields | None, kind: pa.DataType | None, number: int, name: str) -> Any:
+    """The value as documents of JSON have it: times as ISO texts, decimals as numbers."""
+    if value is None or meaning is None:
+        return value
+    try:
+        return _meant(value, meaning, kind)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise InputError("VALUE_INVALID", f"{name} of message {number} is no {meaning.get('name')}: {error}") from error
+
+
+def _meant(value: Any, field_type: Fields, kind: pa.DataType | None) -> Any:
+    name = str(field_type.get("name"))
+    if name in DATES:
+        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+    if name in TICKS_US:
+        times, parts = TICKS_US[name]
+        micros, rest = divmod(value * times, parts)
+        if rest:
+            raise ValueError(f"{value} ns are no whole microseconds")
+        has_zone = kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
+        return (EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat() + "Z" * has_zone
+    if name == DECIMAL:
+        return _decimal(value, int(dict(field_type["parameters"])["scale"]))
+    if name == ANY_SCALE:
+        number = dict(value)
+        return _decimal(number["value"], number["scale"])
+    if field_type.get("type") == "string" and kind is not None and pa.types.is_decimal(kind):
+        return Number(value)
+    return value
+
+
+def _decimal(text: str, scale: int) -> Number:
+    unscaled = int.from_bytes(b64decode(text, validate=True), "big", signed=True)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0") + "0" * -scale
+    point = len(digits) - max(scale, 0)
+    return Number("-" * (unscaled < 0) + digits[:point] + ("." + digits[point:] if scale > 0 else ""))
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def _kinds(changes: Sequence[_Change]) -> dict[str, pa.DataType]:
+    """The types of the columns, as the schemas say, or else the first value."""
+    kinds: dict[str, pa.DataType] = {}
+    for change in changes:
+        for name, value in change.row.items():
+            if name not in kinds and (kind := _kind(change.types.get(name), value)) is not None:
+                kinds[name] = kind
+    return kinds
+
+
+def _kind(field_type: Fields | None, value: Any) -> pa.DataType | None:
+    if field_type is None:
+        return _kind_of_value(value)
+    name = field_type.get("name")
+    if name in DATES:
+        return pa.date32()
+    if name in TICKS_US:
+        return pa.timestamp("us")
+    if name == ZONED:
+        return pa.timestamp("us", "UTC")
+    if name == DECIMAL:
+        parameters = dict(field_type.get("parameters") or ())
+        return pa.decimal128(int(parameters.get("connect.decimal.precision", 38)), int(parameters.get("scale", 0)))
+    return PLAIN.get(str(field_type.get("type")))
+
+
+def _kind_of_value(value: Any) -> pa.DataType | None:
+    kinds: Mapping[type, pa.DataType] = {bool: pa.bool_(), int: pa.int64(), Number: pa.float64(), str: pa.string()}
+    return kinds.get(type(value))
