@@ -38,7 +38,7 @@ def page(owned: Owned, chrome: Browser) -> Browser:
 
 def paths(owned: Owned) -> list[str]:
     orders = f"/tables/{owned.filled.orders}"
-    of_table = [orders + rest for rest in ("", "/timeline", "/rows", "/versions/13", "/compare?from=0&to=3")]
+    of_table = [orders + rest for rest in ("", "/timeline", "/files", "/rows", "/versions/13", "/compare?from=0&to=3")]
     others = ["/", "/tables", "/races", f"/races/{owned.filled.lost}", "/branches", "/branches/etl?preview=yes"]
     return [*of_table, *others, "/retention", f"/services?table={owned.filled.orders}"]
 

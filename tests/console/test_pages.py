@@ -92,6 +92,58 @@ def test_a_version_gets_a_tag(owned: Owned) -> None:
     assert owned.owner.post(f"{page}/tags", fields | {"name": "no name"}).status_code == 400
 
 
+def test_a_version_is_restored_after_a_confirmation(owned: Owned) -> None:
+    items, owner = owned.filled.items, owned.owner
+    page = f"/tables/{items}/versions/1"
+    assert "A restore commits version 4 with the rows of version 1" in owner.read(page)
+    fields = {"form_token": owner.form_token(page), "confirm": "something else"}
+    assert owner.post(f"{page}/restore", fields).status_code == 400
+    assert owner.get(f"/tables/{items}/versions/4").status_code == 404
+    answer = owner.post(f"{page}/restore", fields | {"confirm": "shop.items"})
+    assert answer.headers["location"] == f"/tables/{items}/versions/4"
+    restored = owner.read(f"/tables/{items}/versions/4")
+    assert "restore version 1" in restored
+    assert "Restore version 4" not in restored, "the newest version is there already"
+    assert "1 row" in owner.read(f"/tables/{items}")
+    back = owner.post(f"/tables/{items}/versions/3/restore", fields | {"confirm": "shop.items"})
+    assert back.headers["location"] == f"/tables/{items}/versions/5"
+
+
+def test_a_version_is_cloned(owned: Owned) -> None:
+    page = f"/tables/{owned.filled.items}/versions/2"
+    fields = {"form_token": owned.owner.form_token(page), "name": "shop.two_items"}
+    clone = owned.owner.post(f"{page}/clone", fields).headers["location"]
+    assert "2 rows" in owned.owner.read(clone)
+    assert owned.owner.post(f"{page}/clone", fields).status_code == 409
+    assert owned.owner.post(f"{page}/clone", fields | {"name": "no name!"}).status_code == 400
+
+
+def test_files_show_their_partition_version_and_values(owned: Owned) -> None:
+    page = f"/tables/{owned.filled.orders}/files?version=12"
+    text = owned.owner.read(page)
+    assert "Files of version 12" in text
+    assert "day=2026-11-24" in text
+    assert "id 0 to 1999" in text
+    assert text.count("small") == 12
+    assert "delete set" in owned.owner.read(f"/tables/{owned.filled.orders}/files?version=13")
+    assert "The version has no files." in owned.owner.read(f"/tables/{owned.filled.orders}/files?version=0")
+    assert owned.owner.get(f"/tables/{owned.filled.orders}/files?version=99").status_code == 400
+
+
+def test_a_branch_is_created_refreshed_and_dropped(owned: Owned) -> None:
+    owner = owned.owner
+    fields = {"form_token": owner.form_token("/branches"), "name": "audit", "days": "30", "comment": "of November"}
+    assert owner.post("/branches", fields).headers["location"] == "/branches/audit"
+    assert "of November" in owner.read("/branches/audit")
+    assert owner.post("/branches", fields).status_code == 409
+    assert owner.post("/branches", fields | {"name": "other", "days": "many"}).status_code == 400
+    refreshed = owner.post("/branches/audit/refresh", fields).headers["location"]
+    assert "left its parent anew" in owner.read(refreshed)
+    assert owner.post("/branches/audit/drop", fields | {"confirm": "no"}).status_code == 400
+    assert owner.post("/branches/audit/drop", fields | {"confirm": "audit"}).headers["location"] == "/branches"
+    assert "audit" not in owner.read("/branches")
+
+
 def test_two_versions_are_compared(owned: Owned) -> None:
     text = owned.owner.read(f"/tables/{owned.filled.orders}/compare?from=0&to=3")
     assert "3 logical commits" in text

@@ -31,6 +31,11 @@ CHANGING = (
     "/branches/etl/merge",
     "/tables/{orders}/tasks",
     "/tables/{orders}/versions/5/tags",
+    "/tables/{orders}/versions/5/clone",
+    "/tables/{orders}/versions/5/restore",
+    "/branches",
+    "/branches/etl/drop",
+    "/branches/etl/refresh",
     "/tasks/{orders}/cancel",
     "/logout",
 )
@@ -171,7 +176,7 @@ def test_pages_have_no_code_of_their_own_and_name_no_other_host(owned: Owned) ->
 
 def pages_of(owned: Owned) -> list[str]:
     orders = f"/tables/{owned.filled.orders}"
-    of_table = [orders + rest for rest in ("", "/rows", "/timeline", "/versions/13", "/compare?from=0&to=3")]
+    of_table = [orders + rest for rest in ("", "/files", "/rows", "/timeline", "/versions/13", "/compare?from=0&to=3")]
     others = ["/", "/tables", "/races", f"/races/{owned.filled.lost}", "/branches", "/branches/etl", "/retention"]
     return [*of_table, *others, "/services", f"/services?table={owned.filled.orders}"]
 
@@ -183,8 +188,8 @@ def pages_of(owned: Owned) -> list[str]:
 def test_nothing_changes_by_a_link_or_a_foreign_form(owned: Owned, path: str) -> None:
     path = path.format(orders=owned.filled.orders)
     fields = {"confirm": "etl", "kind": "major", "name": "planted"}
-    answer = owned.owner.get(path)
-    assert answer.status_code in (404, 405), "a link changes nothing"
+    answer = owned.owner.get(f"{path}?confirm=etl&name=planted")
+    assert answer.status_code in (404, 405) or path == "/branches", "a link changes nothing"
     assert owned.owner.post(path, fields).status_code == 403
     assert owned.owner.post(path, {**fields, "form_token": "0" * 64}).status_code == 403
     token = owned.owner.form_token("/")
@@ -193,6 +198,7 @@ def test_nothing_changes_by_a_link_or_a_foreign_form(owned: Owned, path: str) ->
     large = owned.owner.post(path, {**fields, "form_token": token, "more": "x" * 100_000})
     assert large.status_code == 403
     assert "etl" in owned.owner.page("/branches")
+    assert "planted" not in owned.owner.page("/branches") + owned.owner.page("/tables")
     assert "planted" not in owned.owner.page(f"/tables/{owned.filled.orders}")
     assert owned.owner.get("/").status_code == 200
 
@@ -231,7 +237,7 @@ def test_a_reader_learns_nothing_of_a_table_that_is_hidden(shared: Shared) -> No
         page = reader.page(path)
         assert shared.hidden_name not in page, path
         assert hidden not in page, path
-    parts = ("", "/rows", "/timeline", "/versions/1", "/compare?from=0&to=1")
+    parts = ("", "/files", "/rows", "/timeline", "/versions/1", "/compare?from=0&to=1")
     for path in (*(f"/tables/{hidden}{part}" for part in parts), f"/races?table={hidden}", f"/services?table={hidden}"):
         answer = reader.get(path)
         assert (path, answer.status_code) == (path, 404)
@@ -247,7 +253,11 @@ def without_session(answer: httpx.Response) -> str:
 
 def test_what_needs_rights_is_refused_without_them(shared: Shared) -> None:
     fields = {"form_token": shared.reader.form_token("/"), "kind": "major", "name": "mine"}
-    assert shared.reader.post(f"/tables/{shared.seen}/versions/1/tags", fields).status_code == 403
+    for what in ("tags", "restore", "clone"):
+        wrong = fields | {"confirm": "shop.open", "name": "shop.mine"}
+        assert shared.reader.post(f"/tables/{shared.seen}/versions/1/{what}", wrong).status_code == 403
+        assert shared.reader.post(f"/tables/{shared.hidden}/versions/1/{what}", wrong).status_code == 404
+    assert shared.reader.post("/branches", fields).status_code == 403
     answer = shared.reader.post(f"/tables/{shared.seen}/tasks", fields)
     assert answer.status_code == 403
     assert "ask for the rights" in answer.text

@@ -32,7 +32,7 @@ from metaservice.client import (
     UnavailableError,
 )
 from worker.base.errors import InputError
-from worker.console import branches, home, races, retention, table_services, tables, timeline, versions
+from worker.console import branches, files, home, races, retention, table_services, tables, timeline, versions
 from worker.console.guard import FormError, Guard, local_path, read_form
 from worker.console.live import LiveEvents
 from worker.console.rendering import STATIC, Pages
@@ -70,6 +70,7 @@ class Console:
             ("/", home.show),
             ("/tables", tables.show_all),
             ("/tables/{table_id}", tables.show),
+            ("/tables/{table_id}/files", files.show),
             ("/tables/{table_id}/rows", versions.show_rows),
             ("/tables/{table_id}/timeline", timeline.show),
             ("/tables/{table_id}/versions/{version}", versions.show),
@@ -82,8 +83,13 @@ class Console:
             ("/services", table_services.show),
         )
         changing: tuple[tuple[str, Page], ...] = (
+            ("/branches", branches.create),
+            ("/branches/{name}/drop", branches.drop),
             ("/branches/{name}/merge", branches.merge),
+            ("/branches/{name}/refresh", branches.refresh),
             ("/tables/{table_id}/tasks", table_services.request),
+            ("/tables/{table_id}/versions/{version}/clone", versions.clone),
+            ("/tables/{table_id}/versions/{version}/restore", versions.restore),
             ("/tables/{table_id}/versions/{version}/tags", versions.tag),
             ("/tasks/{task_id}/cancel", table_services.cancel),
         )

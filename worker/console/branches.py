@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
 from metaservice.cli.branch import refusal_of, what_happened
 from metaservice.client import DeniedError
+from protos.laketx.v1 import catalog_pb2
 from worker.console.rendering import path_text
-from worker.console.visits import PageError, Shown, Visit, taken
+from worker.console.visits import PageError, Shown, Visit, number_of, taken
 
 BRANCHES_MAX: Final = 200
 TABLES_SHOWN: Final = 500
+DAY_MS: Final = 86_400_000
+DAYS_MAX: Final = 366
 
 
 def show_all(visit: Visit) -> Shown:
@@ -38,11 +42,38 @@ def show(visit: Visit) -> Shown:
         "preview": preview,
         "denied": denied,
         "merged": visit.text("merged"),
+        "refreshed": visit.text("refreshed"),
         "what_happened": what_happened,
         "refusal_of": refusal_of,
         "now_us": visit.now_us,
     }
     return Shown("branch.html", facts)
+
+
+def create(visit: Visit) -> Response:
+    """Makes a branch of everything as it is now."""
+    days = number_of("The number of days", visit.form.get("days", "").strip()) or 0
+    name, comment = visit.form.get("name", "").strip(), visit.form.get("comment", "").strip()
+    made = visit.client.create_branch(name, keep_ms=min(days, DAYS_MAX) * DAY_MS, comment=comment)
+    return RedirectResponse(path_text(f"/branches/{made.name}"), 303)
+
+
+def drop(visit: Visit) -> Response:
+    """Ends the branch with what was committed on it."""
+    name = visit.part("name")
+    if visit.form.get("confirm") != name:
+        raise PageError(400, "The drop was not confirmed", "Type the name of the branch into the field.")
+    visit.client.drop_branch(name)
+    return RedirectResponse(path_text("/branches"), 303)
+
+
+def refresh(visit: Visit) -> Response:
+    """Lets the branch leave its parent anew, with its commits on top; a refresh that is refused changes nothing."""
+    name = visit.part("name")
+    answer = visit.client.refresh_branch(name)
+    if not answer.refreshed:
+        raise unchanged("Not refreshed", answer.tables)
+    return RedirectResponse(path_text(f"/branches/{name}", refreshed="yes"), 303)
 
 
 def merge(visit: Visit) -> Response | Shown:
@@ -53,7 +84,11 @@ def merge(visit: Visit) -> Response | Shown:
     keep = visit.form.get("keep") == "yes"
     answer = visit.client.merge_branch(name, keep=keep)
     if not answer.merged:
-        lost = "; ".join(f"{table.name}: {refusal_of(table)}" for table in answer.tables if refusal_of(table))
-        raise PageError(409, f"Not merged: {lost}", "Nothing was changed. Look at the preview of the merge.")
+        raise unchanged("Not merged", answer.tables)
     target = path_text(f"/branches/{name}", merged="yes") if keep else path_text("/branches")
     return RedirectResponse(target, 303)
+
+
+def unchanged(title: str, tables: Iterable[catalog_pb2.MergedTable]) -> PageError:
+    lost = "; ".join(f"{table.name}: {refusal_of(table)}" for table in tables if refusal_of(table))
+    return PageError(409, f"{title}: {lost}", "Nothing was changed. Look at the preview of the merge.")

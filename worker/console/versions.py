@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from metaservice.cli.values import types_of
 from metaservice.client import GoneError, MetaClient
-from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from worker.arrow.scan.plans import pinned_plan
 from worker.arrow.scan.scanner import BATCH_BYTES
 from worker.arrow.scan.version_rows import VersionRows
@@ -92,6 +92,25 @@ def tag(visit: Visit) -> Response:
     name, comment = visit.form.get("name", "").strip(), visit.form.get("comment", "").strip()
     visit.client.create_tag(table.table_id, name, version=number, comment=comment)
     return RedirectResponse(path_text(f"/tables/{table.table_id}/versions/{number}"), 303)
+
+
+def clone(visit: Visit) -> Response:
+    """Makes a table that begins as the table was at the version."""
+    table, number = visit.table(), version_of(visit)
+    made = visit.client.clone_table(table.table_id, visit.form.get("name", "").strip(), version=number)
+    return RedirectResponse(path_text(f"/tables/{made.table_id}"), 303)
+
+
+def restore(visit: Visit) -> Response:
+    """Commits the rows of the version as a new version; a lost race changes nothing."""
+    table, number = visit.table(), version_of(visit)
+    if visit.form.get("confirm") != table.name:
+        raise PageError(400, "The restore was not confirmed", "Type the name of the table into the field.")
+    intent = transaction_pb2.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_RESTORE)
+    change = common_pb2.Change(table_id=table.table_id, scope=common_pb2.Scope(all=True), restore_version=number)
+    with visit.client.begin([intent], commit_message=f"restore version {number}") as txn:
+        restored = txn.commit([change]).tables[0].version
+    return RedirectResponse(path_text(f"/tables/{table.table_id}/versions/{restored}"), 303)
 
 
 def show_comparison(visit: Visit) -> Shown:

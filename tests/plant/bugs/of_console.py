@@ -40,4 +40,16 @@ BUGS: Final = (
         ((' and not text.startswith("//") and not (parts.scheme or parts.netloc)', ""),),
         own_tests=(ATTACKS, "-k", "within_the_console"),
     ),
+    Bug(
+        "the console restores a version without a confirmation",
+        CONSOLE + "versions.py",
+        (('    if visit.form.get("confirm") != table.name:', "    if False:"),),
+        own_tests=("tests/console/test_pages.py", "-k", "restored"),
+    ),
+    Bug(
+        "the console shows the newest files of a table as those of any version",
+        CONSOLE + "files.py",
+        (("list_files(table.table_id, version=number)", "list_files(table.table_id)"),),
+        own_tests=("tests/console/test_pages.py", "-k", "files_show"),
+    ),
 )
