@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from worker.arrow.changes.commits import check_mode, check_range
 from worker.arrow.expressions.conditions import parsed
 from worker.arrow.scan.plans import PinnedPlan, pinned_plan
 from worker.arrow.scan.scanner import ArrowScan, Asked, Rows, named_columns
-from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.scan.version_rows import VersionRows, columns_schema
 from worker.base.errors import InputError
 from worker.commit.noted_reads import ReadSource
 from worker.connection.pins import PinnedVersion
@@ -181,3 +182,14 @@ def _version(table: TableView, asked: Asked) -> int | None:
         table.table_id, time_us=time_us, commits_ago=asked.get("commits_ago"), tag=asked.get("tag")
     )
     return found.version
+
+
+def get_rows(table: TableView, keys: Any, columns: Sequence[str] | None) -> pa.Table:
+    """Return the rows of the newest version that have one of the keys."""
+    from laketx.input_rows import key_rows  # noqa: PLC0415 - polars is loaded where it is wanted
+    from worker.arrow.write.key_lookups import fitted_keys, newest_rows  # noqa: PLC0415
+
+    if not table.meta.primary_key:
+        raise InputError("KEY_MISSING", f"{table.meta.name} has no primary key: read it by a condition")
+    chosen = None if columns is None else named_columns(columns, columns_schema(table.meta))
+    return newest_rows(table, fitted_keys(key_rows(keys, table.meta), table.meta), chosen)

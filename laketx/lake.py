@@ -102,8 +102,8 @@ class Lake(KnowsForeignCalls, Connection):
         The schema is a text, the schema of a table, or a schema of Arrow or Spark. Key columns are NOT NULL. `buckets`
         (default 8) is the number of files over which the upserts of one partition are spread; it never changes.
 
-        A primary key is unique in the table, and must then contain the partition columns. With `key_scope="partition"`
-        it is unique only within a partition.
+        A primary key contains the partition columns, or `key_scope` says where it is unique: "table", across
+        partitions, or "partition", within each.
 
         Raises AlreadyExistsError if the name is taken, unless `if_not_exists` is set; InputError or InvalidError for a
         wrong schema, key, partitioning or property.

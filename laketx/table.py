@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from laketx.arrow_reads import ArrowReads
+from laketx.arrow_reads import ArrowReads, get_rows
 from laketx.change_streams import ChangeStreams
 from laketx.column_changes import ColumnChanges
 from laketx.cursor import Cursor, cursor_of
 from laketx.foreign_calls import OF_TABLES, KnowsForeignCalls, by_name
+from laketx.input_rows import AnyRows
 from laketx.pending_rows import Row
 from laketx.schema import Schema
 from laketx.snapshot import Snapshot, snapshot_of
@@ -173,6 +174,18 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, ChangeStreams, Verbs[C
         that is no longer kept, NotFoundError for an unknown tag.
         """
         return scan.read(self.view, version=version, timestamp=timestamp, commits_ago=commits_ago, tag=tag, where=where)
+
+    def get(self, keys: AnyRows | Sequence[Any], *, columns: Sequence[str] | None = None) -> pa.Table:
+        """Returns the rows of the newest version that have one of the keys, in no order, without Spark.
+
+            orders.get([7, 8], columns=["id", "amount"])
+
+        `keys` is a list of values or of dicts, or a table with the key columns; these can name the partition columns,
+        too. Only the buckets of the keys are read. A key that doesn't exist gives no row.
+
+        Raises InputError for a table without a primary key, and for keys or columns that don't fit.
+        """
+        return get_rows(self.refresh().view, keys, columns)
 
     def snapshot(
         self,

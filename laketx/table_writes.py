@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from laketx.foreign_calls import OF_MERGES, KnowsForeignCalls, by_name
 from laketx.input_rows import AnyRows, Given, Rows, is_spark, key_rows, may_need_defaults
+from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.expressions.conditions import is_plain
 from worker.arrow.write.merge_clauses import Clause, Settings
@@ -64,6 +65,11 @@ class Verbs(ABC, Generic[Answer]):
     @abstractmethod
     def _uses_spark(self) -> bool:
         """Whether a Spark session runs anyway."""
+
+    @property
+    def _prefers_spark(self) -> bool:
+        """Whether Spark writes where both can: it doesn't look up keys that span partitions."""
+        return self._uses_spark and not key_spans_partitions(self._meta)
 
     @property
     @abstractmethod
@@ -283,7 +289,7 @@ class Verbs(ABC, Generic[Answer]):
         def by_spark() -> Answer:
             return self._by_catalog(lambda table: catalog_changes.plan_update(table, set, where), options)
 
-        if self._uses_spark or not (where is None or isinstance(where, str)):
+        if self._prefers_spark or not (where is None or isinstance(where, str)):
             return by_spark()
         try:
             return self._do(lambda table: updates.plan_update(table, set, where), options)
@@ -322,7 +328,7 @@ class Verbs(ABC, Generic[Answer]):
             raise InputError(
                 "CONDITION_INVALID", "a delete takes a condition, delete('id = 7'), or keys, delete(keys=[7])"
             )
-        if isinstance(where, str) and not self._uses_spark and is_plain(where, self._meta):
+        if isinstance(where, str) and not self._prefers_spark and is_plain(where, self._meta):
             return self._do(lambda table: writes.plan_delete(table, where), options)
         return self._by_catalog(lambda table: catalog_changes.plan_delete(table, where), options)
 

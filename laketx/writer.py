@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from laketx.pending_rows import APPLIED, Group, PendingRow, Row
+from metaservice.client import key_spans_partitions
 from metaservice.client.threads import start_thread
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
@@ -217,7 +218,8 @@ def latest_rows(rows: Sequence[Row], meta: catalog_pb2.Table) -> Iterable[Row]:
     """Return the last row of each key; for a table without keys, all rows."""
     if not meta.primary_key:
         return rows
-    where = [name.lower() for name in (*meta.partition_columns, *meta.primary_key)]
+    partition = () if key_spans_partitions(meta) else meta.partition_columns
+    where = [name.lower() for name in (*partition, *meta.primary_key)]
     found: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         known = {name.lower(): value for name, value in row.items()}

@@ -203,7 +203,7 @@ class Definition(TypedDict):
 @click.option(
     "--key-scope",
     type=OneOf(["table", "partition"]),
-    help="Where the key is unique: table (the default; it contains the partition columns) or partition.",
+    help="Where the key is unique: table or partition. A key without the partition columns must say it.",
 )
 @click.option("--buckets", type=whole(1, 65_536), help="Buckets of a table with a key (default 1).")
 @click.option("--profile", type=PROFILES, metavar="NAME", help=f"Conflict rules of the table: {PROFILES_TEXT}.")
@@ -227,7 +227,7 @@ def run_create(
     """Create a table.
 
     laketx table create shop.orders "id bigint" "day date" "note string" --primary-key day,id --partition-by day
-    The key contains the partition columns, unless --key-scope partition makes it unique within a partition only.
+    The key contains the partition columns, or --key-scope says where it is unique.
     --or-replace asks before it empties a table.
     """
     wanted = wanted_table(name, definition)

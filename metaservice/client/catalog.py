@@ -294,3 +294,8 @@ def key_scope(table: catalog_pb2.Table) -> KeyScope | None:
     if said == "table" or (said != "partition" and set(table.partition_columns) <= set(table.primary_key)):
         return "table"
     return "partition"
+
+
+def key_spans_partitions(table: catalog_pb2.Table) -> bool:
+    """Whether the key is unique in the table without its partition columns: a writer looks it up in all partitions."""
+    return not set(table.partition_columns) <= set(table.primary_key) and key_scope(table) == "table"

@@ -15,6 +15,7 @@ COLUMN_DEFAULTS: Final = "column_defaults"
 VIEWS: Final = "views"
 VERSION_CONDITIONS: Final = "version_conditions"
 FORKS: Final = "forks"  # their files lie in the folder of another table
+KEY_LOOKUPS: Final = "key_lookups"  # each write that looked its keys up in all partitions says so itself
 READ: Final = (INLINED_ROWS, VERSION_CONDITIONS, FORKS)  # what this client's readers know
 TABLE_FEATURES: Final = ("delete_sets", "row_ids")
 WRITTEN: Final = (COLUMN_DEFAULTS, FORKS, *TABLE_FEATURES)  # what its writers know
@@ -24,5 +25,12 @@ METADATA: Final = (("x-laketx-features", ",".join(READ)),)
 def not_offered(feature: str) -> BlockedError:
     said = f"the service doesn't offer {feature}: it is of an earlier release, or keeps its store's format"
     error = build_error(ErrorKind.BLOCKED, "FEATURE_NOT_OFFERED", said, {"lacks": feature})
+    assert isinstance(error, BlockedError)
+    return error
+
+
+def keys_not_looked_up(table: str) -> BlockedError:
+    said = f"the key of {table} is unique across partitions, and Spark doesn't look keys up there: write without Spark"
+    error = build_error(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", said, {"table": table})
     assert isinstance(error, BlockedError)
     return error

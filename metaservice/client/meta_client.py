@@ -206,15 +206,17 @@ class MetaClient(
         properties: Mapping[str, str] | None = None,
         task: maintenance_pb2.TaskClaim | None = None,
         at_once: bool = True,
+        features: Sequence[str] = (),
     ) -> Transaction:
         """Begins a transaction and keeps it alive until it ends or is dropped; with `task` it works for a claim.
 
         With `at_once=False` the begin is sent with the first call, in one frame: a round trip less for a small blind
-        change. Errors of the begin are raised then, and it reads the version of that moment.
+        change. Errors of the begin are raised then, and it reads the version of that moment. `features`: what this
+        transaction can do beside what the client can.
         """
         begin = wire.BeginTransactionRequest(txn_id=txn_id or uuid7(), tables=tables)
         begin.principal.CopyFrom(self._principal)
-        begin.client_features.extend(self._client_features)
+        begin.client_features.extend([*self._client_features, *features])
         if commit_message:
             begin.commit_message = commit_message
         if adopt_from:

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from laketx import ConflictError, InputError, Lake, Table
 from metaservice.client import InvalidError, key_scope
+from tests.spark.sql import SqlReads
 from tests.spark.stored import staged_folders, stored_rows
 
 Names = Callable[[], str]
@@ -122,3 +123,34 @@ def test_merges_by_partition_match_null_with_null(
     assert content(table) == sorted(wanted + rest, key=repr)
     table.merge(frame(spark, (4, 0, None)), on=["id", "day"]).when_matched_delete().execute()
     assert content(table) == sorted([one for one in wanted + rest if one[0] != 4], key=repr)
+
+
+def test_spark_writes_no_keys_that_are_unique_across_partitions(
+    lake: Lake, spark: SparkSession, new_name: Names
+) -> None:
+    name = new_name()
+    table = lake.create_table(name, SCHEMA, primary_key=["id"], partition_by=["day"], key_scope="table")
+    table.upsert([{"id": 1, "v": 1, "day": "mon"}])
+    rows = frame(spark, (1, 2, "tue"))
+    sql = SqlReads(lake)
+    writes: list[Callable[[], Any]] = [
+        lambda: table.insert(rows),
+        lambda: table.overwrite(rows),
+        lambda: table.merge(rows, on="id").when_matched_update().execute(),
+        lambda: sql(f"INSERT INTO {{lake}}.{name} VALUES (1, 2, 'tue')"),
+        lambda: sql(f"UPDATE {{lake}}.{name} SET v = 2"),
+        lambda: sql(f"DELETE FROM {{lake}}.{name} WHERE v > 0 AND id + 1 = 2"),
+        lambda: _in_transaction(lake, name, rows),
+    ]
+    for write in writes:
+        with pytest.raises(Exception, match="KEYS_NOT_LOOKED_UP"):
+            write()
+    assert content(table) == [(1, 1, "mon")]
+    table.update({"day": "'wed'"}, where="id = 1")  # not by Spark, although it runs
+    assert content(table) == [(1, 1, "wed")]
+    assert [row["day"] for row in table.read().collect()] == ["wed"]
+
+
+def _in_transaction(lake: Lake, name: str, rows: DataFrame) -> None:
+    with lake.transaction() as txn:
+        txn.table(name).insert(rows)

@@ -4,7 +4,8 @@
     resubmit    blind INSERTs: the same files are committed at the new head
     rerun       the whole write is done again
 
-With nothing said a write whose changes are all blind INSERTs is resubmitted, and every other one fails.
+With nothing said a write whose changes are all blind INSERTs is resubmitted, and every other one fails. An INSERT whose
+keys are unique across partitions has looked them up: in place of a resubmission it is done again.
 """
 
 from __future__ import annotations
@@ -34,9 +35,16 @@ def said_policy(asked: str | None, meta: catalog_pb2.Table) -> OnConflict | None
     return None if said == AUTO and not asked else _known(said)
 
 
-def policy_for(asked: str | None, meta: catalog_pb2.Table | None, *, is_blind: bool) -> OnConflict:
-    """The policy of a planned write. `meta` is the table whose property counts; a blind one has blind INSERTs alone."""
+def policy_for(
+    asked: str | None, meta: catalog_pb2.Table | None, *, is_blind: bool, is_repeatable: bool = False
+) -> OnConflict:
+    """The policy of a planned write. `meta` is the table whose property counts; a blind one has blind INSERTs alone.
+
+    `is_repeatable`: it is an INSERT that has read only where its keys live.
+    """
     said = said_policy(asked, meta or catalog_pb2.Table())
+    if is_repeatable and said in (None, "resubmit"):
+        return "rerun"
     if said is None:
         return "resubmit" if is_blind else "fail"
     if said == "resubmit" and not is_blind:

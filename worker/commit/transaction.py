@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from metaservice.client import CommitOutcomeUnknownError, ConflictError, MetaServiceError, Transaction
+from metaservice.client import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    MetaServiceError,
+    Transaction,
+    features,
+    key_spans_partitions,
+)
 from metaservice.client.features import INLINED_ROWS
 from metaservice.client.retries import Backoff
 from metaservice.shared.ids import uuid7
@@ -153,7 +160,9 @@ def _policy(writes: Sequence[Write], asked: OnConflict | None) -> OnConflict:
     is_blind = all(write.is_blind_insert for write in writes)
     is_fixed = any(write.read_version is not None for write in writes)
     is_alone = len(writes) == 1 + len(writes[0].elsewhere)
-    return policy_for(asked, writes[0].meta if is_alone and not is_fixed else None, is_blind=is_blind)
+    is_repeatable = is_alone and not is_fixed and writes[0].is_repeatable_insert
+    meta = writes[0].meta if is_alone and not is_fixed else None
+    return policy_for(asked, meta, is_blind=is_blind, is_repeatable=is_repeatable)
 
 
 def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
@@ -203,7 +212,14 @@ def _begun(
         left -= 1
         try:
             intents = [write.intent() for write in writes]
-            return writes, lake.client.begin(intents, txn_id=txn_id, commit_message=message, properties=properties)
+            txn = lake.client.begin(
+                intents,
+                txn_id=txn_id,
+                commit_message=message,
+                properties=properties,
+                features=_features(writes),
+            )
+            return writes, txn
         except MetaServiceError as error:
             is_fixed = any(write.read_version is not None for write in writes)
             if error.reason not in PLANNED_AGAIN or is_fixed or not left:
@@ -215,6 +231,15 @@ def _begun(
                     version=write.meta.head_version,
                 )
             writes = plan()
+
+
+def _features(writes: Sequence[Write]) -> Sequence[str]:
+    """What these writes can do. Those to tables whose key spans partitions must look it up, each of them."""
+    spanning = [write for write in writes if key_spans_partitions(write.meta)]
+    for write in spanning:
+        if write.stage is not None and not write.looks_keys_up:
+            raise features.keys_not_looked_up(write.meta.name)
+    return [features.KEY_LOOKUPS] if spanning else []
 
 
 def _attempt(

@@ -66,6 +66,7 @@ class Write:
     is_one_call: bool = False  # a blind INSERT of few rows, which are sent with the commit
     elsewhere: Sequence[Write] = ()  # of tables that it read besides, each an UPDATE that changes nothing
     unchanged_since: int | None = None  # the version whose rows the table must still have
+    looks_keys_up: bool = False  # in all partitions, at its read version: the table's key is unique across them
     has_all_columns: bool = False  # its rows need no defaults, which may have changed since the table was looked at
 
     @property
@@ -88,8 +89,14 @@ class Write:
 
     @property
     def is_blind_insert(self) -> bool:
-        has_read = self.reads or self.rows_read or self.also_read
+        has_read = self.reads or self.rows_read or self.also_read or self.looks_keys_up
         return self.operation == common_pb2.OPERATION_INSERT and not has_read
+
+    @property
+    def is_repeatable_insert(self) -> bool:
+        """Whether it is an INSERT that has read nothing but where its keys live: a blind one, done again."""
+        has_read = self.reads or self.rows_read or self.also_read
+        return self.operation == common_pb2.OPERATION_INSERT and self.looks_keys_up and not has_read
 
     def intent(self) -> transaction_pb2.TableIntent:
         return transaction_pb2.TableIntent(

@@ -57,12 +57,27 @@ def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
         raise invalid("ALTERATION_MISMATCH", operation=operation.name)
     if operation in (Operation.TRUNCATE, Operation.RESTORE, Operation.ALTER) and change.adds:
         raise invalid("FILES_NOT_ALLOWED", operation=operation.name)
+    if meta.key_spans_partitions:
+        _check_spanning(change)
     if operation is Operation.RESTORE and not 0 <= change.restore_version <= change.read_version:
         raise invalid("RESTORE_VERSION_INVALID", restore=change.restore_version, read=change.read_version)
     _check_adds(change, meta)
     check_key_sets(change, meta)
     _check_refs(change, snapshots)
     _check_groups(change, meta, snapshots)
+
+
+def _check_spanning(change: Change) -> None:
+    """Refuses what could bring a second row of a key back, in another partition, without naming the key."""
+    operation, scope = change.operation, change.scope
+    if operation is Operation.CUSTOM:
+        raise invalid("KEY_SPANS_PARTITIONS", operation=operation.name)
+    if operation is Operation.RESTORE and scope is not None and scope.partitions is not None:
+        raise invalid(
+            "KEY_SPANS_PARTITIONS",
+            "the key is unique across partitions, and a row may live in another one since: restore the whole table",
+            operation=operation.name,
+        )
 
 
 def _may_alter(change: Change) -> bool:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from metaservice.core.commit.keys_across import KeysAcross
 from metaservice.core.commit.matching import PartitionReads, Work
-from metaservice.core.commit.row_level import RowChange, is_calm
+from metaservice.core.commit.row_level import Found, RowChange, is_calm
 from metaservice.core.commit.transaction_facts import changes_data, is_blind
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import (
@@ -48,7 +49,8 @@ class Mine:
     def __post_init__(self) -> None:
         change = self.change
         self.written = frozenset(e.partition for e in change.adds) | frozenset(g.partition for g in change.groups)
-        self.blind = change.others_blind and is_blind(change)
+        # a writer of a key that spans partitions has looked its keys up
+        self.blind = change.others_blind and is_blind(change) and not self.meta.key_spans_partitions
 
     @cached_property
     def _reads(self) -> PartitionReads:
@@ -234,6 +236,7 @@ class Judging:
         )
         self.by_table = meta.profile is Profile.MAXCOMPUTE  # the outcome table: no file is looked at
         self.rows: RowChange | None = None
+        self.keys_across = KeysAcross(change, meta, mine.snapshots) if meta.key_spans_partitions else None
         self._put_off: deque[Footprint | range] = deque()
         if meta.profile is Profile.ROW_LEVEL:
             self.rows = RowChange(mine.change, mine.meta, mine.snapshots, mine.work)
@@ -255,6 +258,8 @@ class Judging:
             files = len(winner.added) + len(winner.removed) + len(winner.touched)
             mine.work.begin_winner(5 + len(winner.partitions) + 3 * files)
             conflict = _delta(mine, winner) if self.rows is None else self._meet_by_rows(self.rows, winner)
+        if conflict is None and self.keys_across is not None:
+            conflict = _lost_to(mine, winner, self.keys_across.against(winner))
         if conflict is None:
             self.pass_until(winner.version)
             if self.grouped and not self.grouped.isdisjoint(winner.partitions):
@@ -325,6 +330,10 @@ def _lost(
     )
 
 
+def _lost_to(mine: Mine, winner: Footprint, race: Found | None) -> Conflict | None:
+    return None if race is None else _lost(mine, winner, race.rule, race.partition, race.path, race.rows)
+
+
 def advice_for(change: Change, rule: Rule, *, blind: bool) -> Advice:
     """The advice. RESUBMIT if the transaction consists only of blind INSERTs: no other files can be adopted."""
     if rule in (Rule.METADATA_CHANGED, Rule.PROTOCOL_CHANGED):
@@ -367,8 +376,7 @@ def _row_level(mine: Mine, me: RowChange, winner: Footprint, *, may_skip: bool) 
         return None if _quiet_alter(mine) else _lost(mine, winner, Rule.METADATA_CHANGED)
     if winner.app_ids and set(winner.app_ids) & set(mine.change.app_ids_read):
         return _lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
-    found = me.against(winner, may_skip=may_skip)
-    return None if found is None else _lost(mine, winner, found.rule, found.partition, found.path, found.rows)
+    return _lost_to(mine, winner, me.against(winner, may_skip=may_skip))
 
 
 def _delta(mine: Mine, winner: Footprint) -> Conflict | None:

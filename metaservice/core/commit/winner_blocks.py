@@ -174,6 +174,8 @@ def meet_block(judging: Judging, block: WinnerBlock) -> Conflict | None:
     """
     own = judging.mine
     change, keyed = own.change, own.meta.keyed
+    if judging.keys_across is not None:
+        return None  # a block knows keys by partition
     own.work.begin_winner(5 + len(block.partitions))
     if judging.passes_inserts and block.only_blind_inserts and not block.special:
         judging.pass_until(block.last)

@@ -10,7 +10,7 @@ from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.key_scope import key_scope
+from metaservice.core.table.key_scope import key_scope, spans_partitions
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import KEY_SCOPE, check_alterable, check_property_name
 from metaservice.core.table.schema import Column, Schema, evolve, replace_schema
@@ -93,11 +93,14 @@ class TableMeta:
     last_column_id: int = 0
     has_defaults: bool = field(init=False, default=False, compare=False)
     is_view: bool = field(init=False, default=False, compare=False)  # a materialized one
+    key_spans_partitions: bool = field(init=False, default=False, compare=False)  # `key_scope.spans_partitions`
     _fingerprint: str = field(init=False, default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "has_defaults", any(column.default_sql for column in self.columns))
         object.__setattr__(self, "is_view", is_view(self.properties))
+        spans = spans_partitions(self.primary_key, self.partitioning.names, self.properties)
+        object.__setattr__(self, "key_spans_partitions", spans)
 
     @property
     def keyed(self) -> bool:

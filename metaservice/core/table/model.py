@@ -62,6 +62,7 @@ class Rule(IntEnum):
     CONCURRENT_DELETE_READ = 7
     CONCURRENT_DELETE_DELETE = 8
     CONCURRENT_ROW_CHANGE = 9
+    CONCURRENT_KEY = 10
 
 
 class Advice(IntEnum):

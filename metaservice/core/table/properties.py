@@ -126,8 +126,8 @@ PROPERTIES: Final = (
     Property(
         KEY_SCOPE,
         TABLE,
-        "Where a primary key is unique: in the table (the key then contains the partition columns), or within a "
-        "partition. Set when the table is created; never changes.",
+        "Where a primary key is unique: in the table, or within a partition. A key that lacks partition columns has to "
+        "say it. Set when the table is created; never changes.",
         choices=(TABLE, PARTITION),
         is_fixed=True,
     ),

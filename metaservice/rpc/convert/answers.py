@@ -43,6 +43,8 @@ RULE_SAYS: Final = {
     Rule.CONCURRENT_DELETE_READ: "the winner removed a file that was read",
     Rule.CONCURRENT_DELETE_DELETE: "the winner removed a file that this transaction removes too",
     Rule.CONCURRENT_ROW_CHANGE: "the winner changed a row that this transaction changes too",
+    Rule.CONCURRENT_KEY: "the winner wrote a key, or to a bucket of keys, that this transaction writes too; "
+    "the table's key is unique across partitions",
 }
 
 

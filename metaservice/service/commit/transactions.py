@@ -29,7 +29,17 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.core.retention.view_refreshes import check_begin, check_change
 from metaservice.core.table.branches import check_direct
-from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
+from metaservice.core.table.model import (
+    ROW_CHANGES,
+    Change,
+    Conflict,
+    Entry,
+    Footprint,
+    Operation,
+    Rule,
+    Scope,
+    TableCommit,
+)
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
 from metaservice.service.commit.judging import check_cost, judge_commit, look, refuse_changed
@@ -46,7 +56,9 @@ from metaservice.store import keys
 
 COLUMN_DEFAULTS: Final = "column_defaults"
 FORKS: Final = "forks"
+KEY_LOOKUPS: Final = "key_lookups"
 ADDS_ROWS: Final = frozenset({Operation.INSERT, Operation.OVERWRITE, Operation.MERGE, Operation.CUSTOM})
+WRITES_KEYS: Final = ADDS_ROWS | ROW_CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +139,10 @@ class Transactions:
         state = self._state
         table = state.get_table(intent.table_id)
         meta = table.meta
-        if meta.features or meta.has_defaults or table.fork is not None:
+        if meta.features or meta.has_defaults or meta.key_spans_partitions or table.fork is not None:
             _check_features(table, intent.operation, request.features)
+        if meta.key_spans_partitions and request.adopt_from:
+            raise _unlooked(table)
         if meta.is_view:
             check_begin(meta, intent.operation, request.properties)
         check_direct(meta, intent.operation)
@@ -396,6 +410,8 @@ class Transactions:
         refuse_live(self._state, request.txn_id, table_id, request.entries)
         refuse_inlined(self._state, table_id, request.entries, self._inlined_bytes_max)
         meta = table.meta
+        if meta.key_spans_partitions:
+            raise _unlooked(table)
         if meta.features or meta.has_defaults or table.fork is not None:
             _check_features(table, Operation.INSERT, request.features)
         if meta.is_view:
@@ -491,3 +507,10 @@ def _check_features(table: TableState, operation: Operation, known: frozenset[st
         lacking.add(FORKS)
     if lacking:
         raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks=", ".join(sorted(lacking)))
+    if meta.key_spans_partitions and operation in WRITES_KEYS and KEY_LOOKUPS not in known:
+        raise _unlooked(table)
+
+
+def _unlooked(table: TableState) -> MetaError:
+    """A writer has not said that it looks its keys up in all partitions, or did so at another version."""
+    return MetaError(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", table=table.meta.name)

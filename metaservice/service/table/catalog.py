@@ -17,7 +17,7 @@ from metaservice.core.table.staged_names import is_unborn
 from metaservice.core.table.view_definition import check_definition
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
-from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, Transactions
+from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS, Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import find_table, fork_where_shown, get_branch, is_on
@@ -92,6 +92,8 @@ class Catalog:
         meta = self._checked(meta)
         if meta.has_defaults:
             state.need(COLUMN_DEFAULTS)
+        if meta.key_spans_partitions:
+            state.need(KEY_LOOKUPS)
         raw = keys.uuid_bytes(meta.table_id)
         time_us = next_commit_time(self._clocks.now_us(), 0, state.answered_us)
         meta = replace(meta, create_time_us=time_us)
@@ -166,7 +168,12 @@ class Catalog:
         table_id = table.meta.table_id
         intent = Intent(table_id, Operation.OVERWRITE)
         begin = Begin(
-            wanted.table_id, (intent,), principal, "", digest, features=table.meta.features | {COLUMN_DEFAULTS, FORKS}
+            wanted.table_id,
+            (intent,),
+            principal,
+            "",
+            digest,
+            features=table.meta.features | {COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS},
         )
         alteration = Alteration(replacement=replacement)
         change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)

@@ -381,6 +381,10 @@ class _ConflictRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Conflict
     """The winner removed a file that this transaction removes."""
     CONFLICT_RULE_CONCURRENT_ROW_CHANGE: _ConflictRule.ValueType  # 9
     """The winner changed a row that this transaction changes (profile row_level)."""
+    CONFLICT_RULE_CONCURRENT_KEY: _ConflictRule.ValueType  # 10
+    """The winner wrote a key that this transaction writes, or to the same bucket, in the same or another partition (a key
+    that is unique across partitions).
+    """
 
 class ConflictRule(_ConflictRule, metaclass=_ConflictRuleEnumTypeWrapper):
     """The rule behind a conflict."""
@@ -405,6 +409,10 @@ CONFLICT_RULE_CONCURRENT_DELETE_DELETE: ConflictRule.ValueType  # 8
 """The winner removed a file that this transaction removes."""
 CONFLICT_RULE_CONCURRENT_ROW_CHANGE: ConflictRule.ValueType  # 9
 """The winner changed a row that this transaction changes (profile row_level)."""
+CONFLICT_RULE_CONCURRENT_KEY: ConflictRule.ValueType  # 10
+"""The winner wrote a key that this transaction writes, or to the same bucket, in the same or another partition (a key
+that is unique across partitions).
+"""
 Global___ConflictRule: _TypeAlias = ConflictRule  # noqa: Y015
 
 class _Advice:
@@ -1889,8 +1897,8 @@ class Conflict(_message.Message):
 
     @_builtins.property
     def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """CONCURRENT_ROW_CHANGE: a sample of the rows that both changed, as row ids or hashes of keys; empty if single rows
-        are not known.
+        """CONCURRENT_ROW_CHANGE, CONCURRENT_KEY: a sample of the rows that both changed, as row ids or hashes of keys; empty if
+        single rows are not known.
         """
 
     def __init__(

@@ -127,7 +127,25 @@ BUGS: Final = (
     Bug(
         "a key needs no partition columns",
         CORE + "table/key_scope.py",
-        (("    if missing and properties", "    if len(missing) > 1 and properties"),),
+        (("    if KEY_SCOPE not in properties:\n        raise", "    if len(missing) > 1:\n        raise"),),
+    ),
+    Bug(
+        "two writers of one key in two partitions don't conflict",
+        CORE + "commit/keys_across.py",
+        (("if added[2] in self._buckets]", "if added[1:] in self._places]"),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "never_put"),
+    ),
+    Bug(
+        "a merge of a branch commits an upsert again although the parent put its key into another partition",
+        CORE + "commit/judge.py",
+        ((" and not self.meta.key_spans_partitions\n", "\n"),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "branch"),
+    ),
+    Bug(
+        "an upsert passes a RESTORE that brought its key back in another partition",
+        CORE + "commit/keys_across.py",
+        (("if winner.operation is Operation.RESTORE:", "if winner.operation is Operation.RESTORE and winner.blind:"),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "before_a_restore"),
     ),
     Bug(
         "a lease is taken while its holder may still answer",

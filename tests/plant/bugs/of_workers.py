@@ -461,4 +461,22 @@ BUGS: Final = (
         ),
         own_tests=("tests/spark/test_kept_vectors.py", "-k", "wrong_ones"),
     ),
+    Bug(
+        "an upsert leaves the row of its key in another partition",
+        "worker/arrow/write/key_lookups.py",
+        (("if len(gone) else delta", "if len(gone) > len(delta) else delta"),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "has_one_row"),
+    ),
+    Bug(
+        "an overwrite of partitions takes a key that lives in another one",
+        "worker/arrow/write/writes.py",
+        (("if spans and not scope.all:", "if spans and named:"),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "has_one_row"),
+    ),
+    Bug(
+        "increments tell a row that moves as one that goes and one that comes",
+        "worker/arrow/changes/change_rows.py",
+        (("() if key_spans_partitions(meta) else meta.partition_columns", "meta.partition_columns"),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "has_one_row"),
+    ),
 )

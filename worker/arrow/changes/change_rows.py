@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import common_pb2
 from worker.arrow.changes.commits import (
     DELETE,
@@ -149,8 +150,9 @@ class ChangeRows:
         if not self._keyed:
             found: Numbers = whole.column(ROW_ID).to_numpy()
             return found
-        names = dict.fromkeys([*self._table.meta.primary_key, *self._table.meta.partition_columns])
-        keys = _frame(whole.select(list(names)))
+        meta = self._table.meta
+        partition = () if key_spans_partitions(meta) else meta.partition_columns  # then a move is one update
+        keys = _frame(whole.select(list(dict.fromkeys([*meta.primary_key, *partition]))))
         known = keys.unique().with_row_index(PLACE)
         numbered = keys.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
         return numbered[PLACE].cast(pl.Int64).to_numpy()

@@ -17,13 +17,22 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.version_rows import VersionRows
 from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.key_lookups import KEYS_NAMED, elsewhere, named_keys
 from worker.arrow.write.merge_sources import plain_source
-from worker.arrow.write.staged_rows import frame_of, tombstone_columns, tombstones, with_op, write_keyed
+from worker.arrow.write.staged_rows import (
+    frame_of,
+    identity_columns,
+    tombstone_columns,
+    tombstones,
+    with_op,
+    write_keyed,
+)
 from worker.arrow.write.updates import places_of
-from worker.arrow.write.writes import KEYS_NAMED, named_keys, plan_overwrite, plan_upsert
+from worker.arrow.write.writes import plan_overwrite, plan_upsert
 from worker.base.condition_forms import all_of
 from worker.base.errors import InputError
 from worker.base.schema import UPSERT
@@ -115,6 +124,7 @@ def plan_changes(
         counts = ChangeCounts(len(upserts) - deleted, deleted, repeated=batch.repeated)
         return ChangeWrite(plan_upsert(table, upserts), counts)
     near = _near(meta, batch.keys)
+    spans = key_spans_partitions(meta)
     write = Write(table, common_pb2.OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)])
     planned = ChangeWrite(write, ChangeCounts())
     places = np.cumsum(~gone) - 1  # where the row of a change is among the upserts
@@ -134,10 +144,13 @@ def plan_changes(
             repeated=batch.repeated,
         )
         images = with_op(upserts.take(pa.array(places[upserted])), UPSERT)
-        removed = tombstones(then.meta, old.take(pa.array(is_there[deleted])))
-        return write_keyed(stage, pa.concat_tables([images, removed]), is_base=False)
+        removed = old.take(pa.array(is_there[deleted]))
+        if spans:
+            moved = elsewhere(old.take(pa.array(is_there[upserted & (is_there >= 0)])), images, then.meta)
+            removed = pa.concat_tables([removed, moved])
+        return write_keyed(stage, pa.concat_tables([images, tombstones(then.meta, removed)]), is_base=False)
 
-    planned.write = replace(write, stage=stage)
+    planned.write = replace(write, stage=stage, looks_keys_up=spans)
     return planned
 
 
@@ -150,7 +163,7 @@ def _batch(meta: catalog_pb2.Table, rows: pa.Table, columns: ChangeColumns) -> _
     are_deletes = _deletes(rows.column(op), columns)
     stored = own.get(sequence.lower())
     _check_sequence(rows.column(sequence), sequence)
-    names = places_of(meta)
+    names = identity_columns(meta)
     given = [_named(rows, name) for name in names]
     for name in given:
         if name.lower() in {key.lower() for key in meta.primary_key}:
@@ -278,7 +291,7 @@ def _matched(
     meta: catalog_pb2.Table, old: pa.Table, batch: _Batch
 ) -> tuple[Places, np.ndarray[Any, np.dtype[np.bool_]]]:
     """The place of each change's row among the old rows, or -1, and whether that row has a higher sequence."""
-    names = places_of(meta)
+    names = identity_columns(meta)
     stored = frame_of(old.select(names)).with_row_index(AT)
     if batch.stored is not None:
         stored = stored.with_columns(pl.Series(SEQUENCE, frame_of(old.select([batch.stored]))[batch.stored]))

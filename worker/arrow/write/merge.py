@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import parsed
 from worker.arrow.expressions.evaluation import Expression, cast, comparable
@@ -99,7 +100,8 @@ def plan_merge(table: TableView, rows: pa.Table, on: str | Sequence[str], clause
         return _staged(then, stage, target, source, merge, only_deletes=only_deletes_matched(clauses))
 
     read = common_pb2.Read(predicate=near)
-    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read])
+    looks_keys_up = key_spans_partitions(meta)
+    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read], looks_keys_up=looks_keys_up)
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
@@ -290,7 +292,7 @@ def _upserted(meta: catalog_pb2.Table, source: pa.Table, merge: _Merge, clauses:
 
     Then the table need not be read.
     """
-    if not meta.primary_key or not are_upserts(clauses) or merge.others:
+    if not meta.primary_key or key_spans_partitions(meta) or not are_upserts(clauses) or merge.others:
         return None
     known = {name.lower() for name in source.column_names}
     is_whole = all(column.name.lower() in known for column in meta.columns)

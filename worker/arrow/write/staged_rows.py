@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.inlined_rows import rows_in
 from worker.arrow.write.staged_files import write_parts
@@ -75,12 +76,17 @@ def partition_groups(rows: pa.Table, meta: catalog_pb2.Table) -> list[str]:
 
 def check_keys(rows: pa.Table, meta: catalog_pb2.Table, if_twice: str = "give it once") -> None:
     """Checks that each key stands once in the rows; the text of the error ends with the solution."""
-    names = list(dict.fromkeys([*meta.partition_columns, *meta.primary_key]))
-    keys = frame_of(rows.select(names))
+    keys = frame_of(rows.select(identity_columns(meta)))
     twice = keys.filter(keys.is_duplicated())
     if len(twice):
         key = {name: twice[name][0] for name in meta.primary_key}
         raise InputError("KEY_TWICE", f"the key {key} appears twice in the rows written to {meta.name}; {if_twice}")
+
+
+def identity_columns(meta: catalog_pb2.Table) -> list[str]:
+    """The columns by which rows of a primary-key table are unique: the key, and the partition unless it spans that."""
+    partition = [] if key_spans_partitions(meta) else meta.partition_columns
+    return list(dict.fromkeys([*partition, *meta.primary_key]))
 
 
 def with_op(rows: pa.Table, op: int) -> pa.Table:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from metaservice.client import key_spans_partitions
 from metaservice.shared.column_types import read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import parsed
@@ -21,6 +22,7 @@ from worker.arrow.expressions.evaluation import Expression, cast
 from worker.arrow.expressions.parser import Columns, parse_value
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import FileToRead, VersionRows
+from worker.arrow.write import key_lookups
 from worker.arrow.write.input_rows import Target, check_not_null, column_as
 from worker.arrow.write.python_rows import of_dicts
 from worker.arrow.write.staged_rows import check_keys, frame_of, tombstones, with_op, write_keyed, write_rows
@@ -53,7 +55,8 @@ def plan_update(table: TableView, settings: Mapping[str, Any], where: str | None
         images = images_of(meta, target.rows, values, target.rows)
         return replaced(then, stage, target, Changes(target.rows, np.arange(len(images)), images))
 
-    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read])
+    looks_keys_up = key_spans_partitions(meta)
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read], looks_keys_up=looks_keys_up)
 
 
 def _parsed(where: str, meta: catalog_pb2.Table) -> common_pb2.Predicate:
@@ -258,20 +261,24 @@ def _moved(meta: catalog_pb2.Table, changes: Changes) -> np.ndarray[Any, np.dtyp
 
 def _replaced_by_key(then: TableView, stage: Stage, changes: Changes, if_twice: str) -> Staged:
     meta = stage.meta
-    looked_at = check_landing(then, stage, changes) if _moved(meta, changes).any() else []
+    spans = key_spans_partitions(meta)  # then no row lands on the key of another one
+    looked_at = check_landing(then, stage, changes) if not spans and _moved(meta, changes).any() else []
     after = changes.images if changes.new is None else pa.concat_tables([changes.images, changes.new])
     check_keys(after, meta, if_twice)
     names = places_of(meta)
-    places = frame_of(changes.before.select(names)).with_row_index("_laketx_at")
+    before = changes.before
+    if spans and changes.new is not None and len(changes.new):
+        before = key_lookups.with_rows_of(then, stage.read_version, before, changes.new)
+    places = frame_of(before.select(names)).with_row_index("_laketx_at")
     left = places.join(frame_of(after.select(names)), on=names, how="anti", nulls_equal=True)["_laketx_at"]
-    gone = changes.before.take(pa.array(left.to_numpy()))
+    gone = before.take(pa.array(left.to_numpy()))
     staged = write_keyed(stage, pa.concat_tables([with_op(after, UPSERT), tombstones(meta, gone)]), is_base=False)
     staged.looked_at += looked_at
     return staged
 
 
 def places_of(meta: catalog_pb2.Table) -> list[str]:
-    """The columns by which rows of a primary-key table are unique."""
+    """The columns that say where a row of a primary-key table lies: in each partition a key is there once."""
     return list(dict.fromkeys([*meta.partition_columns, *meta.primary_key]))
 
 

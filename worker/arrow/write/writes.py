@@ -8,16 +8,16 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import parsed
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import FileToRead, VersionRows
+from worker.arrow.write import key_lookups
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_files import are_few
 from worker.arrow.write.staged_rows import (
-    GROUP,
     check_keys,
-    frame_of,
     tombstone_columns,
     tombstones,
     with_op,
@@ -26,7 +26,7 @@ from worker.arrow.write.staged_rows import (
 )
 from worker.base.errors import InputError
 from worker.base.schema import ROW_ID, UPSERT
-from worker.base.values import partition_key, python_value, wire_value
+from worker.base.values import partition_key, python_value
 from worker.commit.scopes import Partitions, scope_of
 from worker.commit.stages import Stage, Staged
 from worker.commit.writes import Write
@@ -35,7 +35,6 @@ from worker.files.arrow_types import arrow_schema
 from worker.files.delete_sets import delete_sets
 
 FILE_BYTES: Final = 256 << 20  # in memory; a file is a part of it
-KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
 
 Given: TypeAlias = Any  # a Table of Arrow, or batches
 
@@ -60,11 +59,18 @@ def plan_upsert(table: TableView, rows: pa.Table) -> Write:
         raise InputError("KEY_MISSING", f"{meta.name} has no primary key: use append")
     delta = with_op(fitted(rows, meta), UPSERT)
     check_keys(delta, meta)
+    spans = key_spans_partitions(meta)
+
+    def stage(stage: Stage) -> Staged:
+        whole = key_lookups.with_rows_left_behind(table, stage, delta) if spans else delta
+        return write_keyed(stage, whole, is_base=False)
+
     return Write(
         table,
         common_pb2.OPERATION_INSERT,
-        lambda stage: write_keyed(stage, delta, is_base=False),
-        is_one_call=not write_rules(meta).wants_keys
+        stage,
+        looks_keys_up=spans,
+        is_one_call=not (spans or write_rules(meta).wants_keys)
         and are_few(meta, delta),  # one call can't say which keys it writes
         has_all_columns=rows.num_columns == len(meta.columns),
     )
@@ -74,12 +80,15 @@ def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
     meta = table.meta
     scope = scope_of(table, where, by_spark=False)
     named = {partition_key(one) for one in scope.named.partitions}
+    spans = key_spans_partitions(meta)
     parts = _Parts(rows, meta, scope.named.partitions[0] if isinstance(where, Mapping) else None)
 
     def stage(stage: Stage) -> Staged:
         if meta.primary_key:
             whole = pa.concat_tables([arrow_schema(meta).empty_table(), *parts])
             check_keys(whole, meta)
+            if spans and not scope.all:
+                key_lookups.refuse_keys_elsewhere(table, stage, whole, named)
             staged = write_keyed(stage, whole, is_base=True)
         else:
             staged = _append(stage, parts)
@@ -88,7 +97,7 @@ def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
                 raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
         return staged
 
-    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope)
+    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope, looks_keys_up=spans)
 
 
 def plan_delete(table: TableView, where: str) -> Write:
@@ -100,19 +109,8 @@ def plan_delete_keys(table: TableView, keys: pa.Table) -> Write:
     meta = table.meta
     if not meta.primary_key:
         raise InputError("KEY_MISSING", f"{meta.name} has no primary key: delete by a condition")
-    columns = {column.name: column for column in meta.columns}
-    wanted = list(dict.fromkeys([*meta.primary_key, *meta.partition_columns]))
-    given = {name.lower(): name for name in keys.column_names}
-    if not set(map(str.lower, meta.primary_key)) <= given.keys() <= set(map(str.lower, wanted)):
-        raise InputError("COLUMN_MISSING", f"keys have {', '.join(wanted)}, not {', '.join(given.values())}")
-    narrow = catalog_pb2.Table(
-        name=meta.name,
-        columns=[columns[name] for name in wanted if name.lower() in given],
-        primary_key=meta.primary_key,
-        properties=meta.properties,
-    )
-    found = fitted(keys, narrow)
-    return _delete(table, named_keys(found, meta), found)
+    found = key_lookups.fitted_keys(keys, meta)
+    return _delete(table, key_lookups.named_keys(found, meta), found)
 
 
 # -- deletes -----------------------------------------------------------------------------------------------------------
@@ -127,7 +125,8 @@ def _delete(table: TableView, condition: common_pb2.Predicate, keys: pa.Table | 
             return _tombstones(stage, then, condition, keys)
         return _delete_sets(stage, then, condition)
 
-    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read])
+    looks_keys_up = key_spans_partitions(table.meta)
+    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], looks_keys_up=looks_keys_up)
 
 
 def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Staged:
@@ -136,7 +135,7 @@ def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, 
     names = [name for name in reader.schema.names if name in kept]
     found = pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))])
     if keys is not None:
-        found = _among(found, keys)
+        found = key_lookups.among(found, keys)
     return write_keyed(stage, tombstones(then.meta, found), is_base=False)
 
 
@@ -154,36 +153,6 @@ def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate)
         if found:
             hidden.append((files[path], found))
     return Staged(delete_sets=delete_sets(stage.table_folder, stage.txn_id, hidden))
-
-
-def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
-    """A condition that is true for these keys; of many keys it is true for all rows."""
-    if not 0 < len(keys) <= KEYS_NAMED:
-        return common_pb2.Predicate(literal=len(keys) > 0)
-    types = {column.name: column.type for column in meta.columns}
-    if keys.num_columns == 1:
-        [name] = keys.column_names
-        values = [wire_value(one, types[name]) for one in keys.column(0).to_pylist()]
-        return common_pb2.Predicate(in_list=common_pb2.InList(column=name, values=values))
-    parts = []
-    for row in keys.to_pylist():
-        both = [
-            common_pb2.Predicate(
-                compare=common_pb2.Compare(
-                    column=name, comparison=common_pb2.COMPARISON_EQUAL, value=wire_value(value, types[name])
-                )
-            )
-            for name, value in row.items()
-        ]
-        parts.append(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=both)))
-    return common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
-
-
-def _among(rows: pa.Table, keys: pa.Table) -> pa.Table:
-    names = keys.column_names
-    places = frame_of(rows.select(names)).with_row_index(GROUP)
-    near = places.join(frame_of(keys).unique(), on=names, how="semi", nulls_equal=True)[GROUP]
-    return rows.take(pa.array(near.to_numpy()))
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

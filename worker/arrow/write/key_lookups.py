@@ -1,0 +1,164 @@
+"""Where keys live: rows by their keys, in all partitions, old by the key columns of the files that may have them.
+
+A writer to a table whose key spans partitions looks its keys up at its read version. Where one lives in another
+partition than its new row, it leaves a tombstone part: one commit, so that no version has the key twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.scan.plans import pinned_plan
+from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.staged_rows import GROUP, frame_of, tombstone_columns, tombstones
+from worker.base.errors import InputError
+from worker.base.values import PartitionKey, partition_key, wire_value
+from worker.commit.stages import Stage
+from worker.connection.table_view import TableView
+
+KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
+MEMORY_BYTES: Final = float("inf")
+
+
+def fitted_keys(keys: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
+    """Rows of the key columns, and of partition columns if they are given, in the table's types."""
+    columns = {column.name: column for column in meta.columns}
+    names = list(dict.fromkeys([*meta.primary_key, *meta.partition_columns]))
+    given = {name.lower(): name for name in keys.column_names}
+    if not set(map(str.lower, meta.primary_key)) <= given.keys() <= set(map(str.lower, names)):
+        raise InputError("COLUMN_MISSING", f"keys have {', '.join(names)}, not {', '.join(given.values())}")
+    narrow = catalog_pb2.Table(
+        name=meta.name,
+        columns=[columns[name] for name in names if name.lower() in given],
+        primary_key=meta.primary_key,
+        properties=meta.properties,
+    )
+    return fitted(keys, narrow)
+
+
+def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
+    """A condition that is true for these keys; of many keys it is true for all rows."""
+    if not 0 < len(keys) <= KEYS_NAMED:
+        return common_pb2.Predicate(literal=len(keys) > 0)
+    types = {column.name: column.type for column in meta.columns}
+    if keys.num_columns == 1:
+        [name] = keys.column_names
+        values = [wire_value(value, types[name]) for value in keys.column(0).to_pylist()]
+        return common_pb2.Predicate(in_list=common_pb2.InList(column=name, values=values))
+    parts = []
+    for row in keys.to_pylist():
+        both = [
+            common_pb2.Predicate(
+                compare=common_pb2.Compare(
+                    column=name, comparison=common_pb2.COMPARISON_EQUAL, value=wire_value(value, types[name])
+                )
+            )
+            for name, value in row.items()
+        ]
+        parts.append(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=both)))
+    return common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
+
+
+def among(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """The rows that have one of the keys."""
+    names = keys.column_names
+    places = frame_of(rows.select(names)).with_row_index(GROUP)
+    near = places.join(frame_of(keys).unique(), on=names, how="semi", nulls_equal=True)[GROUP]
+    return rows.take(pa.array(near.to_numpy()))
+
+
+def rows_with(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The visible rows of one version that have one of the keys, whatever their partition; in no order."""
+    names = list(dict.fromkeys([*columns, *keys.column_names]))
+
+    def near() -> Iterator[pa.Table]:
+        for rows in reader.tables(names, named_keys(keys, meta), MEMORY_BYTES):
+            yield among(rows, keys)
+
+    return pa.concat_tables([reader.empty(names), *(near() if len(keys) else ())]).select(list(columns))
+
+
+def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table:
+    """The rows of the newest version that have one of the keys."""
+    planned = pinned_plan(table, None, named_keys(keys, table.meta))
+    if planned is None:  # a service of the release before
+        pinned = table.lake.pins.own(table.table_id, None)
+        then = table.at(pinned.version)
+        reader = VersionRows(then, pinned.version)
+    else:
+        then = planned.table
+        reader = VersionRows(then, planned.pinned.version, planned)
+    return rows_with(reader, then.meta, keys, reader.schema.names if columns is None else columns)
+
+
+# -- keys that span partitions -----------------------------------------------------------------------------------------
+
+
+def with_rows_left_behind(table: TableView, stage: Stage, delta: pa.Table) -> pa.Table:
+    """The upserts, with tombstones for the rows of their keys in other partitions."""
+    gone = elsewhere(_looked_up(table.at(stage.read_version), stage.read_version, delta), delta, stage.meta)
+    return pa.concat_tables([delta, tombstones(stage.meta, gone)]) if len(gone) else delta
+
+
+def with_rows_of(then: TableView, version: int, rows: pa.Table, new: pa.Table) -> pa.Table:
+    """Rows of the table, with those that have the keys of new rows: each once, with the columns of a tombstone."""
+    old = _looked_up(then, version, new)
+    whole = pa.concat_tables([rows.select(old.column_names).cast(old.schema), old])
+    places = frame_of(whole.select(_places(then.meta))).with_row_index(GROUP)
+    first = places.unique(subset=_places(then.meta), keep="first", maintain_order=True)[GROUP]
+    return whole.take(pa.array(first.to_numpy()))
+
+
+def refuse_keys_elsewhere(table: TableView, stage: Stage, rows: pa.Table, named: Collection[PartitionKey]) -> None:
+    """Refuses an overwrite of partitions with keys that live in others, which it leaves as they are.
+
+    Without names it overwrites the partitions that it writes to.
+    """
+    meta = stage.meta
+    old = _looked_up(table.at(stage.read_version), stage.read_version, rows)
+    covered = set(named) or {partition for partition, _ in _by_partition(meta, rows)}
+    for partition, part in _by_partition(meta, old):
+        if partition not in covered:
+            shown = ", ".join(f"{name}={part[name][0]}" for name in _places(meta))
+            raise InputError(
+                "KEY_EXISTS",
+                f"the overwrite would write a key of {meta.name} that lives in another partition, {shown}, which it "
+                "leaves as it is: overwrite that partition, too, or upsert the row",
+            )
+
+
+def _looked_up(then: TableView, version: int, rows: pa.Table) -> pa.Table:
+    """The visible rows with the keys of these rows, with the columns of a tombstone."""
+    kept = tombstone_columns(then.meta)
+    reader = VersionRows(then, version)
+    columns = [name for name in reader.schema.names if name in kept]
+    return rows_with(reader, then.meta, rows.select(list(then.meta.primary_key)), columns)
+
+
+def elsewhere(old: pa.Table, rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
+    """The rows of `old` that lie where none of the rows lies."""
+    names = _places(meta)
+    places = frame_of(old.select(names)).with_row_index(GROUP)
+    left = places.join(frame_of(rows.select(names)), on=names, how="anti", nulls_equal=True)[GROUP]
+    return old.take(pa.array(left.to_numpy()))
+
+
+def _places(meta: catalog_pb2.Table) -> list[str]:
+    return list(dict.fromkeys([*meta.partition_columns, *meta.primary_key]))
+
+
+def _by_partition(meta: catalog_pb2.Table, rows: pa.Table) -> Iterator[tuple[PartitionKey, pl.DataFrame]]:
+    """The keys of rows with their partition, by partition."""
+    types = {column.name: column.type for column in meta.columns}
+    names = list(meta.partition_columns)
+    for part in frame_of(rows.select(_places(meta))).partition_by(names):
+        values = [
+            common_pb2.PartitionValue(column=name, value=wire_value(part[name][0], types[name])) for name in names
+        ]
+        yield partition_key(common_pb2.Partition(values=values)), part
