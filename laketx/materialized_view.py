@@ -36,11 +36,13 @@ from worker.views.definition import (
 )
 
 if TYPE_CHECKING:
-    from worker.views import explanation, proof, refresh
+    from worker.views import explanation, lineage, proof, refresh
+    from worker.views.lineage import ViewRead
     from worker.views.proof import Proof
     from worker.views.refresh import Refresh
 else:
     explanation = LazyModule("worker.views.explanation")
+    lineage = LazyModule("worker.views.lineage")
     proof = LazyModule("worker.views.proof")
     refresh = LazyModule("worker.views.refresh")
 
@@ -69,7 +71,7 @@ class ViewStatus:
 class MaterializedView(ArrowReads):
     """A materialized view, made by `lake.create_materialized_view` and found by `lake.materialized_view`.
 
-    refresh, verify, status, explain, drop             the view
+    refresh, verify, status, explain, lineage, drop    the view
     alter, suspend, resume                             its refreshes by `laketx worker`
     to_arrow, to_pandas, to_polars, scanner, count     its rows, like those of a table
     table                                              its table: history, tags, cursors, increments
@@ -208,6 +210,16 @@ class MaterializedView(ArrowReads):
     def explain(self) -> str:
         """Returns how the view is refreshed: each operator with its class and the reason, and the delta plan in SQL."""
         return explanation.explain(self.view)
+
+    def lineage(self) -> list[ViewRead]:
+        """Returns the tables that the view reads and the views that read it, directly and by way of views.
+
+            for read in daily.lineage():
+                print(read.direction, read.steps, read.view, read.source, read.columns)
+
+        Tables that you have no right to read are not in it.
+        """
+        return lineage.lineage_of(lineage.view_reads(self.lake.client.list_tables()), self.view.refreshed().name)
 
     def drop(self) -> None:
         """Drops the view, and its cursors, which keep versions of its sources."""

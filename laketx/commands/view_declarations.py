@@ -88,3 +88,14 @@ def run_status(session: Session, **options: object) -> object:
     laketx --folder lake view status shop.daily -o json
     """
     return later(RUNS, "run_status", extra="views")(session, **options)
+
+
+@command("lineage", VIEW)
+@click.argument("name", type=TABLE, required=False, help="A table or materialized view; default: all views.")
+def run_lineage(session: Session, **options: object) -> object:
+    """Show which materialized views read which tables and columns, or what a table reads and is read by.
+
+    laketx view lineage
+    laketx view lineage shop.orders -o json
+    """
+    return later(RUNS, "run_lineage", extra="views")(session, **options)

@@ -15,10 +15,11 @@ from worker.base.lazy_modules import LazyModule
 from worker.services.commands import told, warehouse_of
 
 if TYPE_CHECKING:
-    from worker.views import creation, refresh
+    from worker.views import creation, lineage, refresh
     from worker.views.proof import Proof
 else:
     creation = LazyModule("worker.views.creation")
+    lineage = LazyModule("worker.views.lineage")
     refresh = LazyModule("worker.views.refresh")
 
 COLUMNS: Final = (
@@ -32,6 +33,13 @@ COLUMNS: Final = (
     Column("seconds", rank=3),
     Column("reason", rank=2, folds=True),
     Column("failure", rank=1, folds=True),
+)
+LINEAGE_COLUMNS: Final = (
+    Column("direction"),
+    Column("steps"),
+    Column("view"),
+    Column("source"),
+    Column("columns", rank=1, folds=True),
 )
 
 
@@ -130,6 +138,18 @@ def run_status(session: Session, name: str | None, warehouse: str | None) -> Non
         session.show_json([_plain(asdict(status)) for status in statuses])
     else:
         session.show_rows(COLUMNS, map(_status_row, statuses))
+
+
+def run_lineage(session: Session, name: str | None) -> None:
+    reads = lineage.view_reads(session.client.list_tables())
+    if name is not None:
+        reads = lineage.lineage_of(reads, session.client.get_table(name).name)
+    if session.as_json:
+        session.show_json([asdict(read) for read in reads])
+        return
+    columns = LINEAGE_COLUMNS if name is not None else LINEAGE_COLUMNS[2:]
+    rows = [(read.direction, read.steps, read.view, read.source, ", ".join(read.columns)) for read in reads]
+    session.show_rows(columns, [row[-len(columns) :] for row in rows])
 
 
 def _status_row(status: ViewStatus) -> Row:

@@ -112,3 +112,40 @@ def test_the_other_answers_of_the_commands(tmp_path: Path, capsys: pytest.Captur
         assert run("view", "suspend", "shop.orders")[0] == Exit.REFUSED
         assert run("view", "refresh", "shop.none")[0] == Exit.NOT_FOUND
         assert run("view", "refresh", "shop.orders")[0] == Exit.REFUSED
+
+
+def test_the_lineage_of_tables_and_views(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with connect(tmp_path / "lake") as lake:
+        orders = lake.create_table("shop.orders", "id bigint, day bigint, buyer bigint")
+        lake.create_table("shop.buyers", "buyer bigint, name string")
+        daily = lake.create_materialized_view("shop.daily", QUERY)
+        lake.create_materialized_view("shop.best", "SELECT day FROM shop.daily WHERE n > 1")
+        lake.create_materialized_view("shop.named", "SELECT name FROM shop.best CROSS JOIN shop.buyers")
+        orders.rename_column("day", "date")
+        lake.rename_table("shop.orders", "shop.sales")
+
+        def run(*words: str) -> list[dict[str, object]]:
+            assert command_line.run([*words, "--folder", str(tmp_path / "lake"), "-o", "json"], dict(os.environ)) == 0
+            answer: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+            return answer
+
+        edges = [(read["view"], read["source"], read["columns"]) for read in run("view", "lineage")]
+        assert edges == [
+            ("shop.best", "shop.daily", ["day", "n"]),
+            ("shop.daily", "shop.sales", ["date"]),
+            ("shop.named", "shop.best", ["day"]),
+            ("shop.named", "shop.buyers", ["name"]),
+        ]
+        around = [(read.direction, read.steps, read.view, read.source) for read in daily.lineage()]
+        assert around == [
+            ("reads", 1, "shop.daily", "shop.sales"),
+            ("read by", 1, "shop.best", "shop.daily"),
+            ("read by", 2, "shop.named", "shop.best"),
+        ]
+        assert [(read["steps"], read["view"]) for read in run("view", "lineage", "shop.sales")] == [
+            (1, "shop.daily"),
+            (2, "shop.best"),
+            (3, "shop.named"),
+        ]
+        lake.drop_table("shop.buyers")
+        assert ("shop.named", "shop.buyers (dropped)") in [(r["view"], r["source"]) for r in run("view", "lineage")]
