@@ -9,22 +9,31 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from laketx.commands import result_rows, sql_session
 from laketx.commands.prompt import CatalogNames, new_prompt, read_statements
 from laketx.commands.sql_text import UnendedError, split
-from laketx.lake import connect
+from laketx.lake import Lake, connect
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.output import Session, existing
 from metaservice.cli.settings import SERVER
 from metaservice.client.credentials import with_scheme
+from worker.base.errors import InputError
+from worker.base.lazy_modules import LazyModule
 from worker.services.commands import told, warehouse_of
 from worker.spark.catalog_jar import BRANCH_SETTING, CATALOG
+from worker.views.statements import parse_view_statement
 
+if TYPE_CHECKING:
+    from laketx.commands import view_statements
+else:
+    view_statements = LazyModule("laketx.commands.view_statements")
+
+MAIN: Final = "main"
 REASON: Final = re.compile(r"\[?(?P<reason>[A-Z][A-Z0-9_.]+)(?:\]|:) ?(?P<message>.*)", re.DOTALL)
 FOR_PROGRAMMERS: Final = re.compile(r" SQLSTATE: \w{5};?|\n+== SQL.*|;\n'.*|\n+JVM stacktrace:.*", re.DOTALL)
 FACT: Final = re.compile(r"\n  (\w+): +(.*)")
@@ -59,11 +68,11 @@ def run_sql(
     with (
         refusals(),
         sql_session.started(remote, state / "spark.log", session.settings.timeout_s) as running,
-        current_catalog(session, running, lake, files),
+        current_catalog(session, running, lake, files) as connected,
     ):
         if session.settings.branch:
             running.conf.set(BRANCH_SETTING, session.settings.branch)
-        shell = Shell(session, running, form, limit)
+        shell = Shell(session, running, form, limit, connected)
         if statements is not None:
             return shell.run_all(statements, keep_going=keep_going)
         logs = "" if remote else f"; Spark logs to {state / 'spark.log'}"
@@ -83,18 +92,20 @@ def warehouse_for(session: Session, given: str | None) -> str | None:
 
 
 @contextmanager
-def current_catalog(session: Session, running: SparkSession, lake: str, warehouse: str | None) -> Iterator[None]:
-    """Of the session where it has one, as a server's may; otherwise of the lake that the command line names."""
+def current_catalog(session: Session, running: SparkSession, lake: str, warehouse: str | None) -> Iterator[Lake | None]:
+    """Of the session where it has one, as a server's may; otherwise of the lake that the command line names, which it
+    yields.
+    """
     known = running.conf.get(f"spark.sql.catalog.{CATALOG}.uri", None)
     if known is not None:
         check_same(lake, known.rstrip("/"), is_named=session.settings.place != SERVER)
         running.catalog.setCurrentCatalog(CATALOG)
-        yield
+        yield None
         return
     files = warehouse_for(session, warehouse)
     with connect(lake, running, user=session.settings.user, warehouse=files) as connected:
         running.catalog.setCurrentCatalog(connected.as_catalog(CATALOG))
-        yield
+        yield connected
 
 
 def check_same(asked: str, found: str, *, is_named: bool) -> None:
@@ -138,8 +149,17 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 class Shell:
     """Runs statements in a session, and prints what they answer."""
 
-    def __init__(self, session: Session, running: SparkSession, form: result_rows.Form, limit: int | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        running: SparkSession,
+        form: result_rows.Form,
+        limit: int | None,
+        lake: Lake | None = None,
+    ) -> None:
+        """`lake` carries out the statements of materialized views; None: the session's catalog is of a server."""
         self._session = session
+        self._lake = lake
         self._spark = running
         self._form = form
         self._limit = limit
@@ -147,9 +167,33 @@ class Shell:
     def run(self, statement: str) -> None:
         started = time.perf_counter()
         with refusals():
-            frame = self._spark.sql(statement)
-            done = result_rows.show(self._session, frame, self._form, self._limit) if frame.columns else "done"
+            frame = self._frame(statement)
+            done = (
+                result_rows.show(self._session, frame, self._form, self._limit)
+                if frame is not None and frame.columns
+                else "done"
+            )
         self._session.note(f"{done} in {time.perf_counter() - started:.2f} s")
+
+    def _frame(self, statement: str) -> DataFrame | None:
+        """The answer of Spark, or of Python to a statement of materialized views; None: it has no rows."""
+        parsed = parse_view_statement(statement)
+        if parsed is None:
+            return self._spark.sql(statement)
+        if self._lake is None:
+            raise InputError("VIEW_STATEMENT_INVALID", "the server's Spark has no views' engine: use laketx view")
+        if self._spark.conf.get(BRANCH_SETTING, "") not in ("", MAIN):
+            raise InputError("VIEW_ON_BRANCH", f"views are not branched: SET {BRANCH_SETTING} = {MAIN} first")
+        answer = view_statements.carry_out(self._lake, parsed, self._whole_name)
+        return self._spark.createDataFrame(list(answer.rows), answer.columns) if answer.columns else None
+
+    def _whole_name(self, name: str) -> str:
+        """A name as the lake has it: without the catalog, with the current namespace."""
+        parts = name.split(".")
+        if parts[0] == CATALOG and len(parts) > 1:
+            return ".".join(parts[1:])
+        space = self._spark.catalog.currentDatabase()
+        return f"{space}.{name}" if space and len(parts) == 1 else name
 
     def run_all(self, statements: Iterable[str], *, keep_going: bool) -> Exit:
         """Ends with the first failure, or goes on and ends as the first failure would have."""

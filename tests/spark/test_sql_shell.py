@@ -2,18 +2,25 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from laketx import Lake
 from laketx.commands import result_rows
+from laketx.commands.sql import Shell
+from metaservice.cli.failures import CommandError
 from metaservice.cli.output import Session
 from tests.spark.processes import ROOT
 from tests.spark.terminal import PROMPT, WAIT_S, on_a_terminal
+from worker.spark.catalog_jar import BRANCH_SETTING
 
 ROWS = """
     SELECT * FROM VALUES (1, NULL, '', X'00FF', array(1, NULL), named_struct('p', 1)),
@@ -104,3 +111,56 @@ def test_statements_of_a_file_in_a_pipe(tmp_path: Path) -> None:
     assert "laketx: PARSE_SYNTAX_ERROR: Syntax error at or near" in done.stderr
     assert len(done.stderr.splitlines()) == 3  # and two times
     assert done.returncode == 1
+
+
+def test_statements_of_materialized_views(
+    lake: Lake, spark: SparkSession, new_name: Callable[[], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python carries them out in the shell. Elsewhere Spark says what to write, and knows the schedules."""
+    space = new_name().replace(".", "_")
+    orders = lake.create_table(f"{space}.orders", "id bigint, day bigint")
+    orders.append([{"id": 1, "day": 1}, {"id": 2, "day": 1}])
+    catalog = lake.as_catalog()
+    spark.catalog.setCurrentCatalog(catalog)
+    spark.sql(f"USE {space}")
+    shell = Shell(session("json"), spark, "json", None, lake)
+
+    def answers(statement: str) -> list[dict[str, object]]:
+        capsys.readouterr()
+        shell.run(statement)
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    query = f"SELECT day, count(*) AS n FROM {space}.orders GROUP BY day"
+    assert answers(f"CREATE MATERIALIZED VIEW daily COMMENT 'of days' SCHEDULE EVERY 5 MINUTES AS {query}") == []
+    assert answers(f"CREATE MATERIALIZED VIEW IF NOT EXISTS lake.{space}.daily AS {query}") == []
+    assert answers("SELECT * FROM daily") == [{"day": 1, "n": 2}]
+    orders.append([{"id": 3, "day": 1}])
+    [done] = answers("REFRESH MATERIALIZED VIEW daily")
+    assert (done["kind"], done["rows_added"]) == ("incremental", 1)
+    assert "affected keys" in str(answers("EXPLAIN MATERIALIZED VIEW daily"))
+    spark.sql("ALTER MATERIALIZED VIEW daily SET SCHEDULE ON COMMIT")
+    spark.sql("ALTER MATERIALIZED VIEW daily SUSPEND")
+    [shown] = answers(f"SHOW MATERIALIZED VIEWS IN {space}")
+    assert (shown["name"], shown["schedule"], shown["suspended"]) == (f"{space}.daily", "on commit", True)
+    answers("ALTER MATERIALIZED VIEW daily RESUME")
+    spark.sql(f"ALTER MATERIALIZED VIEW lake.{space}.daily SET TARGET LAG '1 minute'")
+    [shown] = answers("SHOW MATERIALIZED VIEWS IN " + space)
+    assert (shown["schedule"], shown["suspended"]) == ("target lag 1 minute", False)
+    for statement, here in (
+        (f"CREATE MATERIALIZED VIEW more AS {query}", "the same statement in laketx sql"),
+        ("REFRESH MATERIALIZED VIEW daily", f"materialized_view('{space}.daily').refresh"),
+        ("DROP MATERIALIZED VIEW daily", "the same statement in laketx sql"),
+    ):
+        with pytest.raises(PySparkException, match=f"(?s)STATEMENT_FOREIGN.*{re.escape(here)}"):
+            spark.sql(statement).collect()
+    assert answers("DROP MATERIALIZED VIEW daily") == []
+    assert lake.materialized_views(space) == []
+    spark.conf.set(BRANCH_SETTING, "etl")
+    try:
+        with pytest.raises(CommandError, match="VIEW_ON_BRANCH"):
+            shell.run(f"CREATE MATERIALIZED VIEW more AS {query}")
+    finally:
+        spark.conf.unset(BRANCH_SETTING)
+        spark.catalog.setCurrentCatalog("spark_catalog")
+    with pytest.raises(CommandError, match="VIEW_STATEMENT_INVALID"):
+        Shell(session("json"), spark, "json", None).run("SHOW MATERIALIZED VIEWS")

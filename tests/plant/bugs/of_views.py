@@ -114,4 +114,16 @@ BUGS: Final = (
         (("return due_s > OVERDUE_S + 2 * state.last.seconds", "return False"),),
         (SCHEDULES, "-k", "takes_over"),
     ),
+    Bug(
+        "IF NOT EXISTS is forgotten",
+        "worker/views/statements.py",
+        (('if_not_exists=head["keeps"] is not None', 'if_not_exists=head["keeps"] is None'),),
+        ("tests/views/test_statements.py",),
+    ),
+    Bug(
+        "the lineage of a table ends after one view",
+        "worker/views/lineage.py",
+        (("        names = {ends_of(read)[1] for read in nearest} - seen\n", "        names = set()\n"),),
+        ("tests/views/test_commands.py", "-k", "lineage"),
+    ),
 )

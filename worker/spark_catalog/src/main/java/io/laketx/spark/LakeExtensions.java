@@ -1,6 +1,7 @@
 package io.laketx.spark;
 
 import io.laketx.spark.changes.TableChanges;
+import io.laketx.spark.define.MaterializedViews;
 import io.laketx.spark.write.DriverInserts;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
@@ -20,6 +21,7 @@ public final class LakeExtensions extends AbstractFunction1<SparkSessionExtensio
         new Tuple3<>(new FunctionIdentifier(TableChanges.NAME, Option.empty()), described, new TableChanges()));
     session.injectParser(new ForeignStatements());
     session.injectPlannerStrategy(DriverInserts::new);
+    session.injectPlannerStrategy(MaterializedViews::new);
     return BoxedUnit.UNIT;
   }
 }
