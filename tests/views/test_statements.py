@@ -17,6 +17,10 @@ from worker.views.statements import (
 )
 
 QUERY = "SELECT day, 'as x' AS note FROM shop.orders"
+FULL_FORM = f"""create materialized view if not exists lake.shop.`my view`
+comment 'it''s mine' partitioned by (`day`, b)
+refresh incremental strict schedule every 5 minutes with no data as
+{QUERY};"""
 
 
 @pytest.mark.parametrize(
@@ -24,9 +28,7 @@ QUERY = "SELECT day, 'as x' AS note FROM shop.orders"
     [
         (f"CREATE MATERIALIZED VIEW shop.daily AS {QUERY}", CreateView("shop.daily", QUERY)),
         (
-            "create materialized view if not exists lake.shop.`my view`\n"
-            "comment 'it''s mine' partitioned by (`day`, b)\n"
-            f"refresh incremental strict schedule every 5 minutes with no data as\n{QUERY};",
+            FULL_FORM,
             CreateView(
                 "lake.shop.my view",
                 QUERY,
