@@ -144,6 +144,31 @@ def test_a_branch_is_created_refreshed_and_dropped(owned: Owned) -> None:
     assert "audit" not in owner.read("/branches")
 
 
+def test_views_show_how_fresh_they_are_and_what_they_read(owned: Owned) -> None:
+    owner = owned.owner
+    assert "There is no materialized view" in owner.read("/views")
+    with connect(owned.folder) as lake:
+        lake.create_table("shop.prices_by_day", "id bigint, day string").append([{"id": 1, "day": "a"}])
+        query = "SELECT day, count(*) AS n FROM shop.prices_by_day GROUP BY day"
+        days_id = lake.create_materialized_view("shop.days", query, schedule="every 5 minutes").table.table_id
+        lake.create_materialized_view("shop.best", "SELECT day FROM shop.days ORDER BY n DESC, day LIMIT 1")
+        assert owner.read("/views").count(" fresh ") == 2
+        lake.table("shop.prices_by_day").append([{"id": 2, "day": "b"}])
+    page, text = owner.page("/views"), owner.read("/views")
+    assert "behind 1 commit" in text
+    assert "shop.prices_by_day +1" in text
+    assert "EVERY 5 MINUTES" in text.upper()
+    assert page.count('<rect class="view"') == 2
+    assert page.count('<rect class="table"') == 1
+    fields = {"form_token": owner.form_token("/views"), "action": "suspend"}
+    assert owner.post(f"/views/{days_id}/schedule", fields).headers["location"] == "/views"
+    assert "suspended" in owner.read("/views")
+    assert owner.post(f"/views/{days_id}/schedule", fields | {"action": "resume"}).status_code == 303
+    assert "suspended" not in owner.read("/views")
+    assert owner.post(f"/views/{owned.filled.items}/schedule", fields).status_code == 404
+    assert owner.post(f"/views/{days_id}/schedule", fields | {"action": "other"}).status_code == 400
+
+
 def test_two_versions_are_compared(owned: Owned) -> None:
     text = owned.owner.read(f"/tables/{owned.filled.orders}/compare?from=0&to=3")
     assert "3 logical commits" in text

@@ -36,6 +36,7 @@ CHANGING = (
     "/branches",
     "/branches/etl/drop",
     "/branches/etl/refresh",
+    "/views/{orders}/schedule",
     "/tasks/{orders}/cancel",
     "/logout",
 )
@@ -177,7 +178,16 @@ def test_pages_have_no_code_of_their_own_and_name_no_other_host(owned: Owned) ->
 def pages_of(owned: Owned) -> list[str]:
     orders = f"/tables/{owned.filled.orders}"
     of_table = [orders + rest for rest in ("", "/files", "/rows", "/timeline", "/versions/13", "/compare?from=0&to=3")]
-    others = ["/", "/tables", "/races", f"/races/{owned.filled.lost}", "/branches", "/branches/etl", "/retention"]
+    others = [
+        "/",
+        "/tables",
+        "/races",
+        f"/races/{owned.filled.lost}",
+        "/branches",
+        "/branches/etl",
+        "/views",
+        "/retention",
+    ]
     return [*of_table, *others, "/services", f"/services?table={owned.filled.orders}"]
 
 
@@ -229,6 +239,7 @@ def test_a_reader_learns_nothing_of_a_table_that_is_hidden(shared: Shared) -> No
         "/tables?q=salar",
         "/races",
         "/branches",
+        "/views",
         "/retention",
         "/services",
         "/tables?namespace=shop",

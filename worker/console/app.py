@@ -32,7 +32,7 @@ from metaservice.client import (
     UnavailableError,
 )
 from worker.base.errors import InputError
-from worker.console import branches, files, home, races, retention, table_services, tables, timeline, versions
+from worker.console import branches, files, home, races, retention, table_services, tables, timeline, versions, views
 from worker.console.guard import FormError, Guard, local_path, read_form
 from worker.console.live import LiveEvents
 from worker.console.rendering import STATIC, Pages
@@ -79,6 +79,7 @@ class Console:
             ("/races/{txn_id}", races.show),
             ("/branches", branches.show_all),
             ("/branches/{name}", branches.show),
+            ("/views", views.show),
             ("/retention", retention.show),
             ("/services", table_services.show),
         )
@@ -92,6 +93,7 @@ class Console:
             ("/tables/{table_id}/versions/{version}/restore", versions.restore),
             ("/tables/{table_id}/versions/{version}/tags", versions.tag),
             ("/tasks/{task_id}/cancel", table_services.cancel),
+            ("/views/{table_id}/schedule", views.schedule),
         )
         return [
             Route("/login", self.show_login, methods=["GET"]),
