@@ -237,6 +237,8 @@ def test_a_downstream_view_is_refreshed_before_the_views_that_read_it_and_only_f
     due = due_views([down, reader], heads, 10 * SECOND_US)
     assert due.views == {"down", "reader"}
     assert list(due.begins) == ["down"]
+    resting = due_views([down, reader], heads, 10 * SECOND_US, resting=["down"])
+    assert resting.views == frozenset(), "a view would find nothing to do until the other one is tried again"
     after = due_views([down, reader], heads, 10 * SECOND_US, begun={"down": 1})
     assert list(after.begins) == ["reader", "down"]
     assert list(due_views([down, reader], heads, 10 * SECOND_US, running=["down"], begun={"down": 1}).begins) == []

@@ -55,7 +55,7 @@ class _Lake:
     def is_behind(self, view: ScheduledView) -> bool:
         if view.view_id not in self._behind:
             self._behind[view.view_id] = is_source_ahead(view, self.heads) or any(
-                self.is_behind(source) for source in self._views(view.sources) if source.schedule.kind == DOWNSTREAM
+                self.is_behind(source) for source in self._downstream(view)
             )
         return self._behind[view.view_id]
 
@@ -79,13 +79,17 @@ class _Lake:
     def behind_since_us(self, view: ScheduledView) -> int:
         """The commit time of the oldest commit that the view lacks, also by way of DOWNSTREAM sources."""
         times = [view.behind_since_us] if is_source_ahead(view, self.heads) else []
-        downstream = [source for source in self._views(view.sources) if source.schedule.kind == DOWNSTREAM]
-        times += [self.behind_since_us(source) for source in downstream if self.is_behind(source)]
+        times += [self.behind_since_us(source) for source in self._downstream(view) if self.is_behind(source)]
         return min(times, default=self.now_us)
 
-    def _views(self, sources: Collection[str]) -> list[ScheduledView]:
-        views = [self.views[source] for source in sources if source in self.views]
-        return [view for view in views if view.is_active]
+    def _downstream(self, view: ScheduledView) -> list[ScheduledView]:
+        """The sources that would be refreshed for the view; one that failed a short time ago would not."""
+        sources = [self.views[source] for source in view.sources if source in self.views]
+        return [
+            source
+            for source in sources
+            if source.is_active and source.schedule.kind == DOWNSTREAM and source.view_id not in self.resting
+        ]
 
 
 def is_source_ahead(view: ScheduledView, heads: Mapping[str, int]) -> bool:
