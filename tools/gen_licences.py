@@ -64,6 +64,10 @@ FOR_MACHINES_WITHOUT: Final = (  # tools/toolchain.py has them
     ("org.frgaal:compiler, javadoc", "GPL-2.0-only WITH Classpath-exception-2.0"),
 )
 FOR_THE_CONSOLE: Final = (("Jinja2, from PyPI", "BSD-3-Clause"), ("MarkupSafe, from PyPI", "BSD-3-Clause"))
+FOR_KAFKA: Final = (
+    ("confluent-kafka, from PyPI", "Apache-2.0"),
+    ("librdkafka, in its wheel", "BSD-2-Clause"),
+)
 IN_THE_TESTS: Final = (
     ("axe-core, from the package axe-core-python", "MPL-2.0"),
     ("rest-catalog-open-api.yaml of Apache Iceberg", "Apache-2.0"),
@@ -116,6 +120,7 @@ def document() -> str:
         ("## Beside Spark in the worker's image", IN_THE_WORKER),
         ("## Where a machine has no Java, compiler or Maven", FOR_MACHINES_WITHOUT),
         ("## With the console, beside packages above", FOR_THE_CONSOLE),
+        ("## For `laketx ingest kafka`, beside packages above", FOR_KAFKA),
         ("## In the tests alone", IN_THE_TESTS),
     )
     for title, table in parts:

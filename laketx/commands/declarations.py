@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from laketx.commands.ingest_declarations import INGEST
 from laketx.commands.view_declarations import VIEW
 from metaservice.cli.command import Group, SessionCommand, command, group
 from metaservice.cli.kinds import FILE, PAIR, SOURCE_TABLE, TABLE, OneOf, whole
@@ -344,4 +345,5 @@ COMMANDS: Final = (
     run_fsck,
     run_console,
     VIEW,
+    INGEST,
 )

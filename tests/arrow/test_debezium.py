@@ -42,7 +42,7 @@ def rows_of(table: Table) -> list[Row]:
     return sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
 def test_a_stream_in_any_batches_gives_the_rows_of_the_source(lake: Lake, seed: int) -> None:
     chance = random.Random(seed)
     table = made(lake, f"stream_{seed}", "id bigint, name string, lsn bigint" if seed % 2 else "id bigint, name string")

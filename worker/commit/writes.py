@@ -63,6 +63,8 @@ class Write:
     restore_version: int = 0
     read_version: int | None = None
     app: common_pb2.AppVersion | None = None
+    other_apps: Sequence[common_pb2.AppVersion] = ()  # committed with it; the write is applied if all of them are
+    app_ids_read: Sequence[str] = ()  # a later commit with one of these application ids wins against it
     is_one_call: bool = False  # a blind INSERT of few rows, which are sent with the commit
     elsewhere: Sequence[Write] = ()  # of tables that it read besides, each an UPDATE that changes nothing
     unchanged_since: int | None = None  # the version whose rows the table must still have
@@ -115,7 +117,8 @@ class Write:
             scope=self.scope,
             restore_version=self.restore_version,
             key_sets=staged.key_sets,
-            app_versions=[] if self.app is None else [self.app],
+            app_versions=[*([] if self.app is None else [self.app]), *self.other_apps],
+            app_ids_read=self.app_ids_read,
             unchanged_since=self.unchanged_since,
         )
 

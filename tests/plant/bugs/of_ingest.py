@@ -8,6 +8,7 @@ from tests.plant.bug import Bug
 
 CHANGES = "worker/arrow/write/change_streams.py"
 DEBEZIUM = "worker/formats/debezium.py"
+KAFKA = "laketx/commands/kafka_consumer.py"
 HISTORIES = ("tests/arrow/test_change_streams.py", "-k", "any_history")
 
 BUGS: Final = (
@@ -40,5 +41,23 @@ BUGS: Final = (
         DEBEZIUM,
         (("            changes, follow_truncate = [], True\n", "            changes = []\n"),),
         own_tests=("tests/arrow/test_debezium.py", "-k", "truncate"),
+    ),
+    Bug(
+        "a process that lost its partition commits what another one has committed",
+        KAFKA,
+        (("                app_ids_read=[app.app_id for app in apps],\n", ""),),
+        own_tests=("tests/arrow/test_ingest_kafka.py", "-k", "race_between"),
+    ),
+    Bug(
+        "a follower of Kafka forgets to look whether the table has moved on",
+        KAFKA,
+        (("            raise PartitionsMovedError\n", "            return False\n"),),
+        own_tests=("tests/arrow/test_ingest_kafka.py", "-k", "lost_its_partition"),
+    ),
+    Bug(
+        "the offsets of Kafka's messages are not committed with the rows",
+        KAFKA,
+        (("                other_apps=apps,\n", ""),),
+        own_tests=("tests/arrow/test_ingest_kafka.py", "-k", "operation_and_sequence"),
     ),
 )

@@ -1,0 +1,128 @@
+"""Batches of messages as writes of a table, and the messages of a batch that no row can be made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from laketx.table import Table
+from protos.laketx.v1 import catalog_pb2
+from worker.arrow.write.change_streams import ChangeColumns, ChangeCounts, ChangeWrite, plan_changes
+from worker.arrow.write.writes import plan_append
+from worker.base.errors import InputError
+from worker.connection.table_view import TableView
+from worker.files.arrow_types import arrow_schema
+from worker.formats.debezium import OP, ORDER, read_debezium
+from worker.formats.json_messages import Fields, fields_of, rows_of_fields
+from worker.formats.rejects import REFUSALS
+
+UPSERT: Final = "c"
+DELETE: Final = "d"
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a message says: its key and its value."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+Unreadable: TypeAlias = "list[tuple[int, InputError]]"  # by the place in the batch
+
+
+@dataclass(frozen=True)
+class MessageFormat:
+    """How messages become rows.
+
+    `op` and `sequence` name columns of JSON messages, or a field of `source` of Debezium's.
+    """
+
+    name: str  # "json" or "debezium"
+    op: str | None = None
+    sequence: str | None = None
+    soft_delete: str | None = None
+    merge_schema: bool = False
+
+    def check(self, meta: catalog_pb2.Table) -> None:
+        """Raise InputError if messages can't go to this table so."""
+        if not meta.primary_key and (self.name == "debezium" or self.op or self.sequence or self.soft_delete):
+            raise InputError("KEY_MISSING", f"{meta.name} has no primary key: changes are applied by key")
+
+    def plan(self, table: TableView, messages: Sequence[Content]) -> ChangeWrite:
+        """Return the write of these messages. Raises InputError for a message that no row can be made of."""
+        meta = table.meta
+        if self.name == "debezium":
+            changes = read_debezium([message.value for message in messages], meta, self.sequence)
+            columns = ChangeColumns(OP, self.sequence or ORDER, soft_delete=self.soft_delete)
+            return plan_changes(table, changes.rows, columns, replaces_all=changes.follow_truncate)
+        if not meta.primary_key:
+            rows = _rows(messages, meta)
+            return ChangeWrite(plan_append(table, rows), ChangeCounts(upserted=len(rows)))
+        rows = _rows(messages, meta) if self.op else _keyed_rows(messages, meta)
+        if self.sequence is None:
+            rows = rows.append_column(ORDER, pa.array(range(len(rows)), pa.int64()))
+        columns = ChangeColumns(self.op or OP, self.sequence or ORDER, soft_delete=self.soft_delete)
+        return plan_changes(table, rows, columns)
+
+    def add_columns(self, table: Table, messages: Sequence[Content]) -> None:
+        """Add the columns that the messages have and the table lacks, if that is wished."""
+        if self.merge_schema and self.name == "debezium":
+            values = [message.value for message in messages]
+            table.add_missing_columns(read_debezium(values, table.meta, self.sequence).new_columns)
+
+    def list_unreadable(self, table: Table, messages: Sequence[Content], begin: int = 0) -> Unreadable:
+        """Return the messages that can't be planned, by halves; what is refused only together is not among them."""
+        try:
+            self.add_columns(table, messages)
+            self.plan(table.refresh().view if self.merge_schema else table.view, messages)
+        except REFUSALS as error:
+            if len(messages) == 1:
+                return [(begin, _as_input_error(error))]
+            middle = len(messages) // 2
+            first = self.list_unreadable(table, messages[:middle], begin)
+            return first + self.list_unreadable(table, messages[middle:], begin + middle)
+        return []
+
+
+def _as_input_error(error: Exception) -> InputError:
+    if isinstance(error, InputError):
+        return error
+    return InputError(getattr(error, "reason", "MESSAGE_INVALID"), getattr(error, "said", str(error)))
+
+
+def _rows(messages: Sequence[Content], meta: catalog_pb2.Table) -> pa.Table:
+    fields = [fields_of(message.value, number) for number, message in enumerate(messages, 1)]
+    if None in fields:
+        raise InputError("MESSAGE_INVALID", f"message {fields.index(None) + 1} has no value")
+    return _typed([row for row in fields if row is not None], meta)
+
+
+def _typed(rows: Sequence[Fields], meta: catalog_pb2.Table) -> pa.Table:
+    if not rows:
+        return arrow_schema(meta).empty_table()
+    return rows_of_fields(rows, range(1, len(rows) + 1), meta)
+
+
+def _keyed_rows(messages: Sequence[Content], meta: catalog_pb2.Table) -> pa.Table:
+    """Each message is the row of its key; without a value it deletes the row."""
+    rows: list[Fields] = []
+    ops: list[str] = []
+    for number, message in enumerate(messages, 1):
+        fields = fields_of(message.value, number)
+        ops.append(DELETE if fields is None else UPSERT)
+        rows.append(_key_of(message, number, meta) if fields is None else fields)
+    return _typed(rows, meta).append_column(OP, pa.array(ops, pa.string()))
+
+
+def _key_of(message: Content, number: int, meta: catalog_pb2.Table) -> Fields:
+    fields = fields_of(message.key, number)
+    if fields is None:
+        raise InputError("MESSAGE_INVALID", f"message {number} has neither a value nor a key")
+    lacking: Any = {name.lower() for name in meta.primary_key} - {name.lower() for name in fields}
+    if lacking:
+        raise InputError("MESSAGE_INVALID", f"the key of message {number} lacks {', '.join(sorted(lacking))}")
+    return fields

@@ -1,0 +1,306 @@
+"""`laketx ingest kafka` with a broker: each message once, whatever ends the process or takes its partitions."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as kafka
+import pytest
+
+from laketx import InputError, Lake, Table, connect
+from laketx.commands.dead_letters import DeadLetterFile, DeadLetterTopic
+from laketx.commands.kafka_consumer import BatchLimits, KafkaIngest
+from laketx.commands.message_batches import MessageFormat
+from tests.arrow.brokers import Broker
+
+ROOT = Path(__file__).parents[2]
+QUICK = {"session.timeout.ms": "4000", "heartbeat.interval.ms": "200"}  # the broker waits 3 s for a group to gather
+
+
+@pytest.fixture(scope="module")
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ingest")
+
+
+@pytest.fixture(scope="module")
+def lake(folder: Path) -> Iterator[Lake]:
+    with connect(folder) as made:
+        yield made
+
+
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    return sorted(table.refresh().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def follower(broker: Broker, table: Table, topic: str, partitions: Sequence[int] = (0,), **options: Any) -> KafkaIngest:
+    """A process that follows partitions of a topic, without its group: they are assigned here."""
+    form = options.pop("form", MessageFormat("json"))
+    settings = {"bootstrap.servers": broker.address, "group.id": "g", **QUICK}
+    limits = BatchLimits(options.pop("rows", 1_000), 1 << 30, 60)
+    dead_letters = options.pop("dead_letters", None)
+    from_latest = options.pop("from_latest", False)
+    found = KafkaIngest(
+        table, settings, topic, form=form, limits=limits, from_latest=from_latest, dead_letters=dead_letters
+    )
+    found._assign(found._consumer, [kafka.TopicPartition(topic, partition) for partition in partitions])
+    return found
+
+
+def take(ingest: KafkaIngest, count: int) -> None:
+    """Have it take so many messages, or those up to the end."""
+    until = time.monotonic() + 20
+    while len(ingest._batch.contents) < count and not ingest._ended >= ingest._committed.keys():
+        ingest._take(ingest._consumer.poll(0.1))
+        assert time.monotonic() < until
+
+
+def follow(ingest: KafkaIngest) -> KafkaIngest:
+    """Have it take and commit all messages."""
+    take(ingest, 1 << 30)
+    ingest._flush()
+    ingest._consumer.close()
+    return ingest
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def command(folder: Path, broker: Broker, topic: str, table: Table, *options: str) -> list[str]:
+    settings = [part for name, value in QUICK.items() for part in ("--set", f"{name}={value}")]
+    words = ["--folder", str(folder), "ingest", "kafka", "--brokers", broker.address, "--topic", topic]
+    return [sys.executable, "-m", "metaservice.cli", *words, "--table", table.name, *settings, *options]
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.long)])
+def test_each_message_is_a_row_once_however_often_the_process_is_killed(
+    lake: Lake, folder: Path, broker: Broker, kills: int
+) -> None:
+    chance = random.Random(kills)
+    topic = f"killed_{kills}"
+    table = lake.create_table(f"k.{topic}", "id bigint, partition int")
+    sent = [0, 0]
+    is_over = threading.Event()
+
+    def produce() -> None:
+        while not is_over.wait(0.05):
+            for partition in (0, 1):
+                size = chance.randint(1, 6)
+                rows = [{"id": sent[partition] + at, "partition": partition} for at in range(size)]
+                broker.send(topic, rows, partition=partition)
+                sent[partition] += size
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    run = command(folder, broker, topic, table, "--batch-rows", "4", "--batch-seconds", "0.05")
+    try:
+        for _ in range(kills):
+            before = table.refresh().meta.head_version
+            process = subprocess.Popen(run, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            until = time.monotonic() + 30
+            while table.refresh().meta.head_version <= before:  # it has begun to commit
+                assert process.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            time.sleep(chance.uniform(0, 0.3))
+            process.kill()
+            process.wait()
+    finally:
+        is_over.set()
+        producer.join()
+    last = command(folder, broker, topic, table, "--until-end")
+    done = subprocess.run(last, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = sorted((row["partition"], row["id"]) for row in table.refresh().to_arrow().to_pylist())
+    assert rows == [(partition, at) for partition in (0, 1) for at in range(sent[partition])]
+
+
+def test_a_signal_ends_it_after_a_last_commit(lake: Lake, folder: Path, broker: Broker) -> None:
+    table = lake.create_table("k.stopped", "id bigint")
+    broker.send("stopped", [{"id": at} for at in range(30)])
+    run = command(folder, broker, "stopped", table, "--batch-rows", "20", "--batch-seconds", "3600", "-o", "json")
+    process = subprocess.Popen(run, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 30
+    while table.refresh().meta.head_version == 0:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    time.sleep(0.5)  # the rest has arrived
+    assert table.refresh().count() == 20
+    os.kill(process.pid, signal.SIGTERM)
+    said, failed = process.communicate(timeout=30)
+    assert process.returncode == 0, failed
+    assert json.loads(said)["messages"] == 30
+    assert [row["id"] for row in rows_of(table)] == list(range(30))
+
+
+@pytest.mark.long
+def test_processes_of_a_group_share_the_partitions(lake: Lake, folder: Path, broker: Broker) -> None:
+    table = lake.create_table("k.shared", "id bigint, partition int")
+    partitions, sent = broker.partitions("shared"), 0
+
+    def send(times: int) -> None:
+        nonlocal sent
+        for _ in range(times):
+            for partition in partitions:
+                broker.send(
+                    "shared", [{"id": sent + at, "partition": partition} for at in range(5)], partition=partition
+                )
+            sent += 5
+            time.sleep(0.3)
+
+    run = command(folder, broker, "shared", table, "--batch-rows", "50", "--batch-seconds", "0.1", "-o", "json")
+    processes = []
+    for _ in range(2):
+        processes.append(subprocess.Popen(run, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+        send(25)
+    for process in processes:
+        send(10)
+        until = time.monotonic() + 60
+        while process is processes[-1] and table.refresh().count() < sent * len(partitions):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        process.terminate()
+        said, _ = process.communicate(timeout=60)
+        assert json.loads(said)["messages"] > 0
+    rows = sorted((row["partition"], row["id"]) for row in table.refresh().to_arrow().to_pylist())
+    assert rows == [(partition, at) for partition in partitions for at in range(sent)]
+
+
+# -- one process -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "profile", ["maxcompute", "row_level", pytest.param("delta_serializable", marks=pytest.mark.long)]
+)
+def test_a_process_that_lost_its_partition_writes_nothing_twice(lake: Lake, broker: Broker, profile: str) -> None:
+    topic = f"moved_{profile}"
+    table = lake.create_table(f"k.{topic}", "id bigint", profile=profile)
+    broker.send(topic, [{"id": at} for at in range(100)])
+    old, new = (follower(broker, lake.table(table.name), topic) for _ in range(2))
+    take(old, 40)
+    take(new, 25)
+    new._flush()
+    old._flush()  # it has what the other one committed, and more
+    assert len(rows_of(table)) == 25
+    follow(old)
+    follow(new)
+    assert [row["id"] for row in rows_of(table)] == list(range(100))
+
+
+def test_a_race_between_the_look_and_the_commit_is_lost(lake: Lake, broker: Broker) -> None:
+    table = lake.create_table("k.raced", "id bigint", profile="row_level")
+    broker.send("raced", [{"id": at} for at in range(60)])
+    old, new = (follower(broker, lake.table(table.name), "raced") for _ in range(2))
+    take(old, 40)
+    take(new, 25)
+    looks = old._is_committed
+
+    def look(batch: Any) -> bool:
+        found = looks(batch)
+        new._flush()
+        return found
+
+    old._is_committed = look  # type: ignore[method-assign]
+    old._flush()
+    del old._is_committed
+    follow(old)
+    assert [row["id"] for row in rows_of(table)] == list(range(60))
+
+
+def test_messages_with_keys_are_the_rows_of_their_keys(lake: Lake, broker: Broker) -> None:
+    table = lake.create_table("k.keyed", "id bigint, name string", primary_key=["id"])
+    broker.send("keyed", [{"id": at % 5, "name": str(at)} for at in range(23)])
+    broker.send("keyed", [None], key=b'{"id": 3}')
+    ingest = follow(follower(broker, table, "keyed"))
+    assert rows_of(table) == [{"id": key, "name": name} for key, name in [(0, "20"), (1, "21"), (2, "22"), (4, "19")]]
+    assert (ingest.totals.messages, ingest.totals.upserted) == (24, 4)
+
+
+def test_changes_by_operation_and_sequence(lake: Lake, broker: Broker) -> None:
+    table = lake.create_table("k.changes", "id bigint, lsn bigint", primary_key=["id"])
+    broker.send("changes", [{"id": 1, "lsn": 9, "op": "c"}, {"id": 2, "lsn": 3, "op": "c"}])
+    form = MessageFormat("json", op="op", sequence="lsn")
+    follow(follower(broker, table, "changes", form=form))
+    broker.send("changes", [{"id": 1, "lsn": 5, "op": "d"}, {"id": 2, "lsn": 4, "op": "d"}])
+    ingest = follow(follower(broker, table, "changes", form=form))
+    assert rows_of(table) == [{"id": 1, "lsn": 9}]
+    assert (ingest.totals.late, ingest.totals.deleted) == (1, 1)
+
+
+def test_debezium_with_new_columns_and_dead_letters(lake: Lake, broker: Broker, tmp_path: Path) -> None:
+    table = lake.create_table("k.customers", "id int, first_name string, lsn bigint", primary_key=["id"])
+    lines = (Path(__file__).parent / "customers.jsonl").read_bytes().splitlines()
+    bad = [b"{", b"\xff", b'{"op": "x"}']
+    broker.send("customers", [bad[0], *[line or None for line in lines[:5]], bad[1], *lines[6:], bad[2]])
+    letters = DeadLetterFile(str(tmp_path / "dead.jsonl"))
+    form = MessageFormat("debezium", sequence="lsn", merge_schema=True)
+    ingest = follow(follower(broker, table, "customers", form=form, dead_letters=letters))
+    letters.close()
+    assert [row["email"] for row in rows_of(table)] == ["sally@acme.com", "edward@walker.com"]
+    dead = [json.loads(line) for line in (tmp_path / "dead.jsonl").read_text().splitlines()]
+    assert [(one["offset"], one["reason"]) for one in dead] == [
+        (0, "MESSAGE_INVALID"),
+        (6, "MESSAGE_INVALID"),
+        (8, "OPERATION_UNKNOWN"),
+    ]
+    assert (dead[0]["value"], dead[1]["value_base64"]) == ("{", "/w==")
+    assert ingest.totals.dead == 3
+
+
+def test_dead_letters_in_a_topic(lake: Lake, broker: Broker) -> None:
+    table = lake.create_table("k.letters", "id bigint NOT NULL, day date")
+    broker.send("letters", [{"id": 1, "day": "2026-11-01"}, {"id": None}, {"id": 2, "day": 5}, {"id": 3, "other": 1}])
+    letters = DeadLetterTopic({"bootstrap.servers": broker.address}, "dead")
+    follow(follower(broker, table, "letters", dead_letters=letters))
+    lines = lake.create_table("k.dead", "offset bigint, reason string, topic string, partition int, value string")
+    partitions = broker.partitions("dead")
+    with pytest.raises(InputError, match=r"dead\[\d\] at offset 0: k.dead has no column"):
+        follow(follower(broker, lines, "dead", partitions))
+    lines.add_columns("error string, key string")
+    follow(follower(broker, lines, "dead", partitions))
+    reasons = sorted((row["offset"], row["reason"]) for row in lines.refresh().to_arrow().to_pylist())
+    assert reasons == [(1, "NULL_NOT_ALLOWED"), (2, "VALUE_INVALID"), (3, "COLUMN_UNKNOWN")]
+    assert [row["id"] for row in rows_of(table)] == [1]
+
+
+def test_messages_that_are_gone_are_not_skipped(lake: Lake, broker: Broker) -> None:
+    table = lake.create_table("k.gone", "id bigint")
+    broker.send("gone", [{"id": at} for at in range(10)])
+    table.append([{"id": 0}], app_id="kafka/g/gone/0", app_version=500)
+    with pytest.raises(InputError, match=r"gone\[0\] no longer has offset 500") as error:
+        follow(follower(broker, table, "gone"))
+    assert error.value.reason == "OFFSET_LOST"
+
+
+def test_a_group_can_begin_at_the_end(lake: Lake, broker: Broker) -> None:
+    table = lake.create_table("k.latest", "id bigint")
+    broker.send("latest", [{"id": at} for at in range(10)])
+    ingest = follower(broker, table, "latest", from_latest=True)
+    broker.send("latest", [{"id": at} for at in range(10, 15)])
+    until = time.monotonic() + 20
+    while len(rows_of(table)) < 5:
+        ingest._take(ingest._consumer.poll(0.1))
+        ingest._flush()
+        assert time.monotonic() < until
+    assert [row["id"] for row in rows_of(table)] == list(range(10, 15))
+
+
+def test_a_table_without_a_key_takes_no_changes(lake: Lake, broker: Broker) -> None:
+    table = lake.create_table("k.no_key", "id bigint")
+    with pytest.raises(InputError, match="has no primary key"):
+        follower(broker, table, "none", form=MessageFormat("debezium"))
+    assert not rows_of(table)
