@@ -61,7 +61,7 @@ def run_kafka(session: Session, **options: object) -> object:
     """Follow a topic of Kafka into a table, each message exactly once.
 
     laketx --folder lake ingest kafka --brokers kafka:9092 --topic orders --table shop.orders
-    laketx ingest kafka --brokers kafka:9092 --topic pg.public.orders --table shop.orders --format debezium --sequence lsn
+    laketx ingest kafka --brokers kafka:9092 --topic pg.public.orders --table shop.orders --format debezium
     The table keeps the offsets: they are committed with the rows. Several processes of a group share the partitions. It
     runs until SIGTERM or Ctrl-C, then commits what it has. Without a place for dead letters it ends at the first
     message that can't be read. docs/ingest.md says more.
