@@ -5,15 +5,23 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
+from datetime import date
 from typing import Any
 
 import pytest
 
 from laketx import ConflictError, InputError, Lake, Table, connect
 from laketx.branch import MergeRefusedError
+from laketx.input_rows import arrow_rows
 from metaservice.client import BlockedError, InvalidError, uuid7
 from protos.laketx.v1 import common_pb2, transaction_pb2
+from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.staged_rows import with_op, write_keyed
+from worker.base.schema import UPSERT
 from worker.commit.conflict_policies import OnConflict
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Write
+from worker.services.fsck import Fsck
 
 PROFILES = ["maxcompute", "row_level", "delta_serializable", "delta_write_serializable"]
 DAYS = ["a", "b", "c", None]
@@ -96,6 +104,9 @@ class History:
             case _:
                 self.overwrite()
         assert found(self.table) == self.rows
+        keys = self.chance.sample(range(KEYS), 3)
+        looked_up = {row["id"]: row for row in self.table.get(keys).to_pylist()}
+        assert looked_up == {key: self.rows[key] for key in keys if key in self.rows}
         self.states[self.table.refresh().meta.head_version] = dict(self.rows)
 
     def change(self) -> tuple[Callable[[Any], Any], Callable[[Rows], None]]:
@@ -386,6 +397,28 @@ def test_partitions_are_not_restored_alone(lake: Lake) -> None:
     assert found(table) == {1: {"id": 1, "day": "b", "n": 2}}
 
 
+def test_fsck_finds_a_key_that_a_writer_wrote_twice(lake: Lake) -> None:
+    table = made(lake, "lied", "maxcompute")
+    table.upsert([{"id": one, "day": "a", "n": one} for one in range(3)])
+    run_writes(lake, lambda: [careless(table.refresh(), [{"id": 1, "day": "b", "n": 5}])])
+    words = [str(one) for one in Fsck(lake.client, lake.warehouse, table.refresh().meta, all_versions=True).run()]
+    assert words == ["KEY_TWICE id=1 version=2 rows=2"]
+    table.upsert([{"id": 1, "day": "c", "n": 6}])
+    assert found(table)[1] == {"id": 1, "day": "c", "n": 6}
+    assert not list(Fsck(lake.client, lake.warehouse, table.refresh().meta).run())
+
+
+def careless(table: Table, rows: list[Row]) -> Write:
+    """A write that says that it looks its keys up, and doesn't."""
+    delta = with_op(fitted(arrow_rows(rows, table.meta), table.meta), UPSERT)
+    return Write(
+        table.view,
+        common_pb2.OPERATION_INSERT,
+        lambda stage: write_keyed(stage, delta, is_base=False),
+        looks_keys_up=True,
+    )
+
+
 # -- branches ----------------------------------------------------------------------------------------------------------
 
 
@@ -415,6 +448,34 @@ def test_rows_are_found_by_their_keys(lake: Lake) -> None:
         answer = table.get(keys).to_pylist()
         assert sorted(answer, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
     assert table.get([7], columns=["N"]).to_pylist() == [{"n": -7}]
+
+
+@pytest.mark.parametrize("inline_rows", [0, 10_000])
+def test_many_keys_of_several_columns_are_looked_up(lake: Lake, inline_rows: int) -> None:
+    table = lake.create_table(
+        f"many_{inline_rows}",
+        "a bigint, b string, day date, n int",
+        primary_key=["a", "b"],
+        partition_by=["day"],
+        key_scope="table",
+        buckets=3,
+        profile="row_level",
+        properties={"write.inline.rows": str(inline_rows)},
+    )
+    days = [date(2026, 11, 1), date(2026, 11, 2), None]
+    rows: list[Row] = [{"a": at - 900, "b": f"ü{at % 7}", "day": days[at % 3], "n": at} for at in range(1_800)]
+    table.upsert(rows)
+    moved = [{**row, "day": days[(at + at % 2) % 3], "n": -at} for at, row in enumerate(rows) if at >= 300]
+    moved.append({"a": 5_000, "b": "x", "day": None, "n": 1})
+    table.upsert(moved)
+    expected = {(row["a"], row["b"]): row for row in [*rows, *moved]}
+    answer = table.to_arrow().to_pylist()
+    assert len(answer) == len(expected)
+    assert {(row["a"], row["b"]): row for row in answer} == expected
+    keys = [{"a": a, "b": b} for a, b in expected][100:1_400]
+    assert sorted(row["n"] for row in table.get(keys).to_pylist()) == sorted(
+        expected[key["a"], key["b"]]["n"] for key in keys
+    )
 
 
 def test_other_keyed_tables_find_rows_too(lake: Lake) -> None:

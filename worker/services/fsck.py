@@ -5,6 +5,7 @@
     FOOTER_UNREADABLE   it is not a complete Parquet file or delete set
     ROWS_WRONG          its number of rows differs from the registered one
     VECTORS_UNREADABLE  kept deletion vectors are damaged: readers find the hidden rows without them
+    KEY_TWICE           a key that is unique across partitions has several rows
     STRAY               nothing needs the file: no kept snapshot, no open or recently ended transaction
 
 It checks the newest version and tagged versions, or all kept versions. They are pinned meanwhile, so commits and the
@@ -26,12 +27,13 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyroaring import BitMap64
 
-from metaservice.client import GoneError, MetaClient
+from metaservice.client import GoneError, MetaClient, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.files import kept_vectors
 from worker.files.external_paths import check_no_link
 from worker.files.storage import make_folder, pages, storage, walk
 from worker.files.warehouse import check_warehouse
+from worker.services.key_check import keys_twice
 
 QUARANTINE: Final = "_quarantine"
 NOT_OURS: Final = (f"{QUARANTINE}/", "_iceberg/", f"{kept_vectors.FOLDER}/")  # what is not the table's data
@@ -39,6 +41,7 @@ THREADS: Final = 16
 AT_ONCE: Final = 1_000
 ASKED_AT_ONCE: Final = 10_000
 LEASE_MS: Final = 3_600_000
+KEYS_SHOWN: Final = 100  # of a version
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +105,14 @@ class Fsck:
             there = self._list()
             named: set[str] = set()
             with ThreadPoolExecutor(THREADS, thread_name_prefix="laketx-fsck") as pool:
+                broken = False
                 for version in versions:
                     for page in pages(self._expected(version, named), AT_ONCE):
-                        for found in pool.map(lambda one: self._compare(one, there), page):
-                            yield from found
+                        for findings in pool.map(lambda one: self._compare(one, there), page):
+                            broken = broken or bool(findings)
+                            yield from findings
+                    if not broken:  # else its rows can't be read
+                        yield from self._keys(version)
                     for pin_id in self._pins:
                         self._client.renew_pin(pin_id)
             if not self._table.folder_id:  # the folder of a fork is another table's
@@ -160,6 +167,12 @@ class Fsck:
         if rows != one.rows:
             return [Finding("ROWS_WRONG", one.path, {"registered": one.rows, "found": rows})]
         return []
+
+    def _keys(self, version: int) -> Iterator[Finding]:
+        if self._footers and key_spans_partitions(self._table):
+            for key, rows in keys_twice(self._client, self._warehouse, self._table, version, KEYS_SHOWN):
+                shown = ",".join(f"{name}={value}" for name, value in key.items())
+                yield Finding("KEY_TWICE", shown, {"version": version, "rows": rows})
 
     # -- storage to metadata -------------------------------------------------------------------------------------------
 

@@ -479,4 +479,22 @@ BUGS: Final = (
         (("() if key_spans_partitions(meta) else meta.partition_columns", "meta.partition_columns"),),
         own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "has_one_row"),
     ),
+    Bug(
+        "fsck passes a key that is there twice",
+        "worker/services/key_check.py",
+        (('pl.col("rows") > 1', 'pl.col("rows") > 2'),),
+        own_tests=("tests/arrow/test_keys_across.py", "-k", "fsck"),
+    ),
+    Bug(
+        "a look-up of few keys finds an older image",
+        "worker/arrow/write/key_lookups.py",
+        (('places.sort(VERSION).unique(_places(meta), keep="last")', 'places.unique(_places(meta), keep="any")'),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "has_one_row or by_their_keys"),
+    ),
+    Bug(
+        "a look-up of few keys finds rows that were deleted",
+        "worker/arrow/write/key_lookups.py",
+        ((".filter(pl.col(OP) != TOMBSTONE)", ""),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "by_their_keys"),
+    ),
 )

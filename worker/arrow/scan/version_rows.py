@@ -38,6 +38,7 @@ REMOTE_THREADS: Final = 16
 ITEMS_AHEAD: Final = 2
 ENTRIES_UNPRUNED: Final = 8  # so few are opened sooner than the service says which of them a condition rules out
 PLACE: Final = "_laketx_place"
+VERSION: Final = "_laketx_version"  # the data version of an image's file
 T = TypeVar("T")
 
 NOTHING: Final[Positions] = np.empty(0, np.uint64)
@@ -87,6 +88,24 @@ class VersionRows:
         """What `read` finds in the files of a snapshot's entries, file by file, read by several threads."""
         sources = [partial(_each, read, source) for source in self.sources(entries, where)]
         return in_parallel(sources, self._threads(), ITEMS_AHEAD)
+
+    def images(self, columns: Sequence[str], where: Predicate) -> Iterator[pa.Table]:
+        """All images and tombstones, hidden or not, for which a condition on the key is true: with `_op` and VERSION.
+
+        The newest of a key in a partition is what it has there, so nothing else of its bucket need be read.
+        """
+        files = _files(self._entries(where))
+        buckets = buckets_of(self._table.meta, where)
+        if buckets is not None:
+            files = [scanned for scanned in files if scanned.file.bucket in buckets]
+
+        def read(scanned: ScannedFile) -> Iterator[pa.Table]:
+            whole = FileToRead(self._input(scanned), is_current=self._is_current(scanned))
+            for rows in self.visible(whole, [*columns, OP], where, float("inf")):
+                versions = pa.array(np.full(len(rows), scanned.data_version, np.int64))
+                yield rows.select([*columns, OP]).append_column(VERSION, versions)
+
+        return in_parallel([partial(read, scanned) for scanned in files], self._threads(), 0)
 
     def empty(self, columns: Sequence[str]) -> pa.Table:
         """No rows, with these columns."""

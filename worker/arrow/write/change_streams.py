@@ -21,7 +21,7 @@ from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.version_rows import VersionRows
 from worker.arrow.write.input_rows import fitted
-from worker.arrow.write.key_lookups import KEYS_NAMED, elsewhere, named_keys
+from worker.arrow.write.key_lookups import elsewhere, near_keys
 from worker.arrow.write.merge_sources import plain_source
 from worker.arrow.write.staged_rows import (
     frame_of,
@@ -33,10 +33,8 @@ from worker.arrow.write.staged_rows import (
 )
 from worker.arrow.write.updates import places_of
 from worker.arrow.write.writes import plan_overwrite, plan_upsert
-from worker.base.condition_forms import all_of
 from worker.base.errors import InputError
 from worker.base.schema import UPSERT
-from worker.base.values import wire_value
 from worker.commit.stages import Stage, Staged
 from worker.commit.writes import Write
 from worker.connection.table_view import TableView
@@ -123,7 +121,7 @@ def plan_changes(
         deleted = int(batch.are_deletes.sum())
         counts = ChangeCounts(len(upserts) - deleted, deleted, repeated=batch.repeated)
         return ChangeWrite(plan_upsert(table, upserts), counts)
-    near = _near(meta, batch.keys)
+    near = near_keys(batch.keys.select(list(meta.primary_key)), meta)
     spans = key_spans_partitions(meta)
     write = Write(table, common_pb2.OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)])
     planned = ChangeWrite(write, ChangeCounts())
@@ -257,26 +255,6 @@ def _with_soft_deletes(meta: catalog_pb2.Table, batch: _Batch, name: str) -> pa.
 
 
 # -- the rows of the table ---------------------------------------------------------------------------------------------
-
-
-def _near(meta: catalog_pb2.Table, keys: pa.Table) -> common_pb2.Predicate:
-    """A condition that is true for every row with one of the keys."""
-    own = keys.select(list(meta.primary_key))
-    if len(own) <= KEYS_NAMED:
-        return named_keys(own, meta)
-    types = {column.name: column.type for column in meta.columns}
-    parts = []
-    for name in own.column_names:
-        ends = pc.min_max(own.column(name)) if types[name] not in ("boolean", "binary") else None
-        for end, comparison in (
-            ("min", common_pb2.COMPARISON_GREATER_OR_EQUAL),
-            ("max", common_pb2.COMPARISON_LESS_OR_EQUAL),
-        ):
-            if ends is not None:
-                value = wire_value(ends[end].as_py(), types[name])
-                compare = common_pb2.Compare(column=name, comparison=comparison, value=value)
-                parts.append(common_pb2.Predicate(compare=compare))
-    return all_of(parts)
 
 
 def _old_rows(then: TableView, version: int, near: common_pb2.Predicate, batch: _Batch) -> pa.Table:

@@ -11,13 +11,16 @@ from typing import Final
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.plans import pinned_plan
-from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.scan.version_rows import VERSION, VersionRows
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_rows import GROUP, frame_of, tombstone_columns, tombstones
+from worker.base.condition_forms import all_of
 from worker.base.errors import InputError
+from worker.base.schema import OP, TOMBSTONE
 from worker.base.values import PartitionKey, partition_key, wire_value
 from worker.commit.stages import Stage
 from worker.connection.table_view import TableView
@@ -65,6 +68,25 @@ def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
     return common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
 
 
+def near_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
+    """A condition that is true for every row with one of the keys; of many keys it names the bounds."""
+    if len(keys) <= KEYS_NAMED:
+        return named_keys(keys, meta)
+    types = {column.name: column.type for column in meta.columns}
+    parts = []
+    for name in keys.column_names:
+        ends = pc.min_max(keys.column(name)) if types[name] not in ("boolean", "binary") else None
+        for end, comparison in (
+            ("min", common_pb2.COMPARISON_GREATER_OR_EQUAL),
+            ("max", common_pb2.COMPARISON_LESS_OR_EQUAL),
+        ):
+            if ends is not None:
+                value = wire_value(ends[end].as_py(), types[name])
+                compare = common_pb2.Compare(column=name, comparison=comparison, value=value)
+                parts.append(common_pb2.Predicate(compare=compare))
+    return all_of(parts)
+
+
 def among(rows: pa.Table, keys: pa.Table) -> pa.Table:
     """The rows that have one of the keys."""
     names = keys.column_names
@@ -76,17 +98,31 @@ def among(rows: pa.Table, keys: pa.Table) -> pa.Table:
 def rows_with(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The visible rows of one version that have one of the keys, whatever their partition; in no order."""
     names = list(dict.fromkeys([*columns, *keys.column_names]))
+    if 0 < len(keys) <= KEYS_NAMED:
+        return _newest_images(reader, meta, keys, names).select(list(columns))
 
     def near() -> Iterator[pa.Table]:
-        for rows in reader.tables(names, named_keys(keys, meta), MEMORY_BYTES):
+        for rows in reader.tables(names, near_keys(keys, meta), MEMORY_BYTES):
             yield among(rows, keys)
 
     return pa.concat_tables([reader.empty(names), *(near() if len(keys) else ())]).select(list(columns))
 
 
+def _newest_images(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The same for few keys: no more is read of a bucket than their own images."""
+    wide = list(dict.fromkeys([*names, *_places(meta)]))
+    parts = [among(rows, keys) for rows in reader.images(wide, named_keys(keys, meta))]
+    if not parts:
+        return reader.empty(wide)
+    rows = pa.concat_tables(parts)
+    places = frame_of(rows.select([*_places(meta), OP, VERSION])).with_row_index(GROUP)
+    newest = places.sort(VERSION).unique(_places(meta), keep="last").filter(pl.col(OP) != TOMBSTONE)
+    return rows.select(wide).take(pa.array(newest[GROUP].sort().to_numpy())).cast(reader.empty(wide).schema)
+
+
 def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table:
     """The rows of the newest version that have one of the keys."""
-    planned = pinned_plan(table, None, named_keys(keys, table.meta))
+    planned = pinned_plan(table, None, near_keys(keys, table.meta))
     if planned is None:  # a service of the release before
         pinned = table.lake.pins.own(table.table_id, None)
         then = table.at(pinned.version)
