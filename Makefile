@@ -241,6 +241,10 @@ bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load u
 bench-branch: $(VENV)/.ready-bench ## measure branches, forks, merges; JSON and SCALE as above
 	@$(PY) -m benchmarks.branches $(ARGS)
 
+.PHONY: bench-keys
+bench-keys: $(VENV)/.ready-bench ## measure keys across partitions beside keys within them; JSON and SCALE as above
+	@$(PY) -m benchmarks.keys $(ARGS)
+
 .PHONY: bench-views
 bench-views: $(VENV)/.ready-bench ## measure refreshes of materialized views; JSON and SCALE as above
 	@$(PY) -m benchmarks.views $(ARGS)
