@@ -148,7 +148,7 @@ def test_values_by_the_name_of_their_type(lake: Lake, kind: str, value: int, sca
 
 def test_new_columns_without_a_schema_have_the_types_of_their_values(lake: Lake) -> None:
     table = made(lake, "inferred")
-    first = envelope("c", {"id": 1, "name": "a", "n": None, "tall": True})
+    first = envelope("c", {"id": 1, "name": "a", "n": None, "tall": True, "empty": None})
     table.apply_debezium([first, envelope("c", {"id": 2, "name": "b", "n": 5, "x": 0.5, "t": "t"})], merge_schema=True)
     types = {column.name: column.type for column in table.meta.columns}
     assert types == {"id": "bigint", "name": "string", "n": "bigint", "tall": "boolean", "x": "double", "t": "string"}

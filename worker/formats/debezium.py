@@ -93,7 +93,8 @@ def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence
         for name, value in change.row.items():
             change.row[name] = _plain(value, change.types.get(name), kinds.get(name.lower()), change.number, name)
     filled = {name for change in changes for name, value in change.row.items() if value is not None}
-    for change in changes:  # without new columns that have no value yet
+    filled |= _kinds(changes).keys()
+    for change in changes:  # without new columns that have neither a type nor a value yet
         change.row = {name: value for name, value in change.row.items() if name in filled or name.lower() in kinds}
     rows = rows_of_fields([change.row for change in changes], [change.number for change in changes], meta)
     if not changes:
