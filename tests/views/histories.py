@@ -11,7 +11,7 @@ from laketx import Lake, MaterializedView, Table
 from tests.views.bags import bag, by_oracle
 from tests.views.queries import SCHEMA, Queries, random_row
 
-COLUMNS = "id bigint, k bigint, g string, x bigint, f double"
+COLUMNS = "id bigint, k bigint, g string, x bigint, f double, d decimal(6,2)"
 Rows = list[dict[str, object]]
 
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pyarrow as pa
 
-SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("x", pa.int64()), ("f", pa.float64())])
+SCHEMA = pa.schema(
+    [("k", pa.int64()), ("g", pa.string()), ("x", pa.int64()), ("f", pa.float64()), ("d", pa.decimal128(6, 2))]
+)
 TABLES = ("s.a", "s.b", "s.c")
-KINDS = {"k": "int", "g": "text", "x": "int", "f": "float"}
+KINDS = {"k": "int", "g": "text", "x": "int", "f": "float", "d": "decimal"}
 INTS = (None, 0, 1, 1, 2, 3)
 TEXTS = (None, "", "u", "v", "v")
 FLOATS = (None, 0.0, 0.25, -1.5, 8.0)
+DECIMALS = tuple(None if text is None else Decimal(text) for text in (None, "0.00", "0.10", "0.20", "-3.33"))
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,8 @@ class Column:
 
 
 def random_row(rng: random.Random) -> dict[str, object]:
-    return {"k": rng.choice(INTS), "g": rng.choice(TEXTS), "x": rng.choice(INTS), "f": rng.choice(FLOATS)}
+    values = {"k": INTS, "g": TEXTS, "x": INTS, "f": FLOATS, "d": DECIMALS}
+    return {name: rng.choice(of) for name, of in values.items()}
 
 
 def random_rows(rng: random.Random, count: int) -> pa.Table:
@@ -51,7 +56,7 @@ class Queries:
 
     def unioned(self, depth: int) -> tuple[str, list[str]]:
         text, kinds = self.select(depth, None)
-        if self._rng.random() < 0.2:
+        if self._rng.random() < 0.2 and "sum" not in kinds:
             word = self._rng.choice(["UNION ALL", "UNION"])
             text = f"{text} {word} {self.select(depth - 1, kinds)[0]}"
         return text, kinds
@@ -61,6 +66,8 @@ class Queries:
         rows, columns = self._from(depth)
         where = f" WHERE {self._condition(columns)}" if self._rng.random() < 0.4 else ""
         mode = self._rng.choice(["plain", "plain", "distinct", "group", "group", "having"])
+        if kinds is None and self._rng.random() < 0.3:
+            return self._totals(rows + where, columns)
         wanted = list(kinds or self._rng.choices(["int", "int", "text", "float"], k=self._rng.randint(1, 3)))
         if mode in ("group", "having"):
             return self._grouped(rows + where, columns, wanted, having=mode == "having")
@@ -78,6 +85,27 @@ class Queries:
                 outputs.append(f"{self._aggregate(columns, kind)} AS c{at}")
         more = f" HAVING {self._aggregate(columns, 'int')} > 1" if having else ""
         return f"SELECT {', '.join(outputs)} FROM {rows} GROUP BY {', '.join(groups)}{more}", wanted
+
+    def _totals(self, rows: str, columns: list[Column]) -> tuple[str, list[str]]:
+        """Groups whose rows tell most of what changed rows are added to."""
+        key_kinds = self._rng.choice([["int"], ["text"], ["int", "text"]])
+        keys = [self._expression(columns, kind) for kind in key_kinds]
+        whole = self._rng.choice(["int", "decimal"])
+        ends = self._rng.choice(["int", "text"])
+        number, other = self._expression(columns, whole), self._expression(columns, ends)
+        calls = {
+            "count(*)": "int",
+            f"count({number})": "int",
+            f"sum({number})": "sum",
+            f"avg({number})": "float",
+            f"min({other})": ends,
+            f"max({number})": whole,
+        }
+        chosen = [call for call in calls if self._rng.random() < 0.6] or ["count(*)"]
+        outputs = [f"{text} AS c{at}" for at, text in enumerate([*keys, *chosen])]
+        having = " HAVING count(*) > 1" if self._rng.random() < 0.15 else ""
+        text = f"SELECT {', '.join(outputs)} FROM {rows} GROUP BY {', '.join(dict.fromkeys(keys))}{having}"
+        return text, [*key_kinds, *(calls[call] for call in chosen)]
 
     def _aggregate(self, columns: list[Column], kind: str) -> str:
         argument = self._expression(columns, kind)
@@ -115,7 +143,13 @@ class Queries:
     def _expression(self, columns: list[Column], kind: str) -> str:
         fitting = [column.text for column in columns if column.kind == kind]
         if not fitting:
-            return {"int": "1", "text": "'z'", "float": "CAST(0.5 AS DOUBLE)"}[kind]
+            fixed = {
+                "int": "1",
+                "text": "'z'",
+                "float": "CAST(0.5 AS DOUBLE)",
+                "decimal": "CAST(1.25 AS DECIMAL(6, 2))",
+            }
+            return fixed[kind]
         text = self._rng.choice(fitting)
         if self._rng.random() < 0.6:
             return text
@@ -125,6 +159,8 @@ class Queries:
             )
         if kind == "text":
             return self._rng.choice([f"upper({text})", f"coalesce({text}, 'w')", f"({text} || 'q')"])
+        if kind == "decimal":
+            return self._rng.choice([text, text, f"({text} * 2)", f"coalesce({text}, 1)"])
         return self._rng.choice([f"({text} * 2)", f"coalesce({text}, CAST(0.5 AS DOUBLE))"])
 
     def _condition(self, columns: list[Column]) -> str:

@@ -34,7 +34,7 @@ def test_views_are_created_refreshed_verified_and_dropped(tmp_path: Path) -> Non
 
         planned = shell.run("view", "create", "shop.daily", QUERY, "--dry-run", environment=files)
         assert planned.lines()[0] == "would create shop.daily"
-        assert "affected keys: GROUP BY orders.day" in planned.out
+        assert "invertible: GROUP BY orders.day" in planned.out
         made = shell.run("view", "create", "shop.daily", QUERY, "--comment", "for the board", environment=files)
         assert made.out == "created shop.daily, version 1\n"
         orders.append([{"id": 3, "day": 2}])
@@ -95,7 +95,7 @@ def test_the_other_answers_of_the_commands(tmp_path: Path, capsys: pytest.Captur
             return code, capsys.readouterr().out
 
         assert run("view", "refresh", "shop.daily") == (0, "nothing to do: shop.daily is at shop.orders 1\n")
-        assert "affected keys  GROUP BY orders.day" in run("view", "explain", "shop.daily")[1]
+        assert "invertible  GROUP BY orders.day" in run("view", "explain", "shop.daily")[1]
         assert run("view", "status", "shop.daily")[1].splitlines()[1].split()[0] == "shop.daily"
         assert "has the 1 rows of its query" in run("view", "verify", "shop.daily")[1]
         query = "SELECT count(*) AS n FROM shop.orders"

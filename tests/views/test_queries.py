@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from worker.base.errors import InputError
+from worker.views.classes import classified
 from worker.views.delta import CHANGES, FROM, TO, delta_text, relations_of
-from worker.views.operators import Work, classified
+from worker.views.operators import Work
 from worker.views.query import Query, analyse, parse
 
 SCHEMAS = {
@@ -63,16 +64,21 @@ def test_a_query_that_no_view_can_have_is_refused(text: str, word: str) -> None:
 
 
 def test_operators_have_their_classes() -> None:
-    linear, keys, full = Work.LINEAR, Work.AFFECTED_KEYS, Work.FULL
+    linear, adding, keys, full = Work.LINEAR, Work.INVERTIBLE, Work.AFFECTED_KEYS, Work.FULL
     assert works("SELECT id, amount * 2 AS a FROM shop.orders WHERE amount > 0") == [linear, linear, linear]
     joined = "FROM shop.orders o {} shop.buyers b ON o.buyer = b.id"
     assert works(f"SELECT o.id, b.name {joined.format('JOIN')}")[-1] is linear
     assert works(f"SELECT o.id, b.name {joined.format('LEFT JOIN')}")[-1] is keys
     assert works(f"SELECT o.id {joined.format('ANTI JOIN')}")[-1] is keys
     assert max(works("SELECT day, max(amount) AS m FROM shop.orders GROUP BY day HAVING count(*) > 1")) is keys
-    assert max(works("SELECT DISTINCT day FROM shop.orders")) is keys
+    assert max(works("SELECT day, count(*) AS n, sum(amount) AS s FROM shop.orders GROUP BY day")) is adding
+    assert max(works("SELECT day, count(*) AS n, avg(amount) AS s FROM shop.orders GROUP BY day")) is keys
+    assert max(works("SELECT day + 1 AS d, count(*) AS n FROM shop.orders GROUP BY day")) is keys
+    assert max(works("SELECT day, sum(weight) AS s FROM shop.orders GROUP BY day")) is keys
+    assert max(works("SELECT day, count(DISTINCT buyer) AS s FROM shop.orders GROUP BY day")) is keys
+    assert max(works("SELECT DISTINCT day FROM shop.orders")) is adding
     assert max(works("SELECT id FROM shop.orders UNION ALL SELECT id FROM shop.buyers")) is linear
-    assert max(works("SELECT id FROM shop.orders UNION SELECT id FROM shop.buyers")) is keys
+    assert max(works("SELECT id FROM shop.orders UNION SELECT id FROM shop.buyers")) is adding
     assert max(works("SELECT count(*) AS n FROM shop.orders")) is full
     assert works("SELECT id FROM shop.orders WHERE buyer IN (SELECT id FROM shop.buyers)") == [full]
     assert works("SELECT id FROM shop.orders ORDER BY amount LIMIT 3") == [full]

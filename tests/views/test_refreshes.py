@@ -55,7 +55,7 @@ def test_views_are_their_queries_over_random_histories(lake: Lake) -> None:
     for seed in (0, 105):
         kinds += played(lake, seed)
     assert kinds["incremental"] > 15
-    assert kinds["full"] > 5
+    assert kinds["full"] > 2
 
 
 @pytest.mark.long
@@ -290,20 +290,26 @@ def test_a_commit_that_only_looks_like_a_refresh_is_refused(lake: Lake) -> None:
 def test_a_view_that_was_tampered_with_is_found_out(lake: Lake) -> None:
     """A writer who forges a whole refresh gets rows in; the proof names them, and a full refresh corrects them."""
     table, view = totals(lake, "tampered")
+    other = lake.create_materialized_view(
+        "tampered.ids", "SELECT day, count(DISTINCT id) AS n FROM tampered.orders GROUP BY day"
+    )
     table.upsert([{"id": 70, "day": DAYS[2], "amount": 4}])
-    forged = lake.materialized_view("tampered.totals")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(refreshes, "whole_text", lambda query: whole_text(query).replace("COUNT(*)", "COUNT(*) + 1"))
-        forged.refresh(full=True)
+        patch.setattr(refreshes, "whole_text", lambda query: whole_text(query).replace("COUNT(", "1 + COUNT("))
+        for each in (view, other):
+            lake.materialized_view(each.name).refresh(full=True)
     proof = view.verify()
     assert not proof.holds
     assert {row["day"] for row in proof.missing} == set(DAYS)
     assert len(proof.surplus) == 3
     table.upsert([{"id": 71, "day": DAYS[1], "amount": 4}])
     with pytest.raises(InputError, match="VIEW_BROKEN"):
-        view.refresh()
-    assert view.refresh(full=True).reason == "asked for"
-    assert view.verify().holds
+        other.refresh()  # the row that it computes for the old version isn't there
+    assert view.refresh().kind == "incremental"  # it adds to the rows that are there
+    assert not view.verify().holds
+    for each in (view, other):
+        assert each.refresh(full=True).reason == "asked for"
+        assert each.verify().holds
 
 
 def test_clones_of_views_are_tables_and_tables_become_no_views(lake: Lake) -> None:

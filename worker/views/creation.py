@@ -11,10 +11,11 @@ from protos.laketx.v1 import catalog_pb2
 from worker.arrow.scan.version_rows import columns_schema
 from worker.base.errors import InputError
 from worker.connection.lake_connection import Connection
+from worker.views.classes import Classified, classified
 from worker.views.definition import ViewSource, properties_of
 from worker.views.delta import NONE, whole_text
 from worker.views.engine import Engine, run_with
-from worker.views.operators import Classified, Work, classified
+from worker.views.operators import Work
 from worker.views.query import analyse, parse
 
 

@@ -57,6 +57,14 @@ class DeltaPlan:
     restrictions: Mapping[tuple[str, str], Restriction]
 
 
+@dataclass(frozen=True, slots=True)
+class SomeGroups:
+    """Groups of an aggregate: a relation with their keys, k0, k1, …"""
+
+    aggregate: Aggregate
+    relation: str
+
+
 def relation(source: str, side: str) -> str:
     """Return the name of a relation that plans read."""
     return quoted(f"{source}@{side}")
@@ -73,24 +81,28 @@ def delta_text(query: Operator, changed: Collection[str]) -> str | None:
     return None if plan is None else plan.text
 
 
-def delta_plan(query: Operator, changed: Collection[str]) -> DeltaPlan | None:
-    """Return the plan of the difference; None if nothing can change."""
-    texts = _Texts(changed)
-    difference = texts.delta(query)
+def delta_plan(query: Operator, changed: Collection[str], some: SomeGroups | None = None) -> DeltaPlan | None:
+    """Return the plan of the difference; None if nothing can change. With `some`, only these groups count."""
+    names = _names(columns_of(query))
+    last = f"SELECT {names}, CAST(SUM({N}) AS BIGINT) AS {N} FROM difference GROUP BY {names} HAVING SUM({N}) <> 0"
+    return plan_over(query, changed, last, some)
+
+
+def plan_over(
+    operator: Operator, changed: Collection[str], last: str, some: SomeGroups | None = None
+) -> DeltaPlan | None:
+    """Return the plan of a text over the relation `difference`, the rows of a difference that may cancel each other."""
+    texts = _Texts(changed, some)
+    difference = texts.delta(operator)
     if difference is None:
         return None
-    names = _names(columns_of(query))
     steps = [f"{name} AS MATERIALIZED (\n  {text}\n)" for name, text in texts.steps]
     whole = ",\n".join([*steps, f"difference AS (\n  {difference}\n)"])
-    text = (
-        f"WITH {whole}\n"
-        f"SELECT {names}, CAST(SUM({N}) AS BIGINT) AS {N} FROM difference GROUP BY {names} HAVING SUM({N}) <> 0"
-    )
     restrictions = {
         place: Restriction(column, f"WITH {', '.join(steps[: step + 1])} SELECT k{at} AS k FROM {texts.steps[step][0]}")
         for place, (column, step, at) in texts.restrictions().items()
     }
-    return DeltaPlan(text, restrictions)
+    return DeltaPlan(f"WITH {whole}\n{last}", restrictions)
 
 
 def relations_of(text: str, sources: Collection[str]) -> list[tuple[str, str]]:
@@ -105,8 +117,9 @@ class _Texts:
     all of whose uses are restricted alike can be read so.
     """
 
-    def __init__(self, changed: Collection[str]) -> None:
+    def __init__(self, changed: Collection[str], some: SomeGroups | None = None) -> None:
         self._changed = frozenset(changed)
+        self._some = some
         self.steps: list[tuple[str, str]] = []
         self._uses: Counter[tuple[str, str]] = Counter()
         self._restricted: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
@@ -215,7 +228,10 @@ class _Texts:
         if not operator.keys:
             return _subtracted(operator, self.at(operator, TO), self.at(operator, FROM))
         named = ", ".join(f"{text} AS k{at}" for at, (text, _) in enumerate(operator.keys))
-        keys = self._step(f"SELECT DISTINCT {named} FROM ({self.delta(operator.child)})")
+        if self._some is not None and self._some.aggregate is operator:
+            keys = self._step(f"SELECT * FROM {quoted(self._some.relation)}")
+        else:
+            keys = self._step(f"SELECT DISTINCT {named} FROM ({self.delta(operator.child)})")
 
         def grouped(side: str) -> str:
             rows = self._among(operator.child, side, keys, [text for text, _ in operator.keys])
@@ -228,10 +244,10 @@ class _Texts:
         before = Counter(self._uses)
         rows = self.at(operator, side)
         for at, text in enumerate(expressions):
-            origin = _origin(operator, text)
-            place = None if origin is None else self._place(origin[0], side)
-            if origin is not None and place is not None and self._uses[place] - before[place] == 1:
-                self._restricted.setdefault(place, []).append((origin[1], len(self.steps) - 1, at))
+            column = origin(operator, text)
+            place = None if column is None else self._place(column[0], side)
+            if column is not None and place is not None and self._uses[place] - before[place] == 1:
+                self._restricted.setdefault(place, []).append((column[1], len(self.steps) - 1, at))
                 break
         equal = " AND ".join(f"{text} IS NOT DISTINCT FROM {keys}.k{at}" for at, text in enumerate(expressions))
         return f"SELECT rows.* FROM ({rows}) AS rows SEMI JOIN {keys} ON {equal}"
@@ -242,18 +258,21 @@ class _Texts:
         return name
 
 
-def _origin(operator: Operator, text: str) -> tuple[str, str] | None:
-    """The source and the column that an expression is, if rows with other values of it come from no other row there."""
+def origin(operator: Operator, text: str) -> tuple[str, str] | None:
+    """Return the source and the column that an expression is, if rows with other values of it come from no other row.
+
+    It has a NULL only if the column there has one.
+    """
     match operator:
         case Scan(source, columns):
             return next(((source, column) for column, name in columns if quoted(name) == text), None)
         case Filter(child, _):
-            return _origin(child, text)
+            return origin(child, text)
         case Project(child, columns):
             inner = next((inner for inner, name in columns if quoted(name) == text), None)
-            return None if inner is None else _origin(child, inner)
+            return None if inner is None else origin(child, inner)
         case Join(kind="INNER"):
-            return _origin(operator.left, text) or _origin(operator.right, text)
+            return origin(operator.left, text) or origin(operator.right, text)
         case _:
             return None
 

@@ -68,11 +68,20 @@ class Engine:
         except duckdb.Error as error:
             raise InputError("VIEW_QUERY_FAILED", str(error).strip()) from error
 
+    def keep(self, name: str, text: str) -> dict[str, str]:
+        """Keep the rows of a query under a name as long as the session; return the types of its columns."""
+        self.run(f"CREATE TEMP TABLE {quoted(name)} AS {text}")
+        return self.types_of(name)
+
+    def types_of(self, name: str) -> dict[str, str]:
+        """Return the types of the columns of a relation in DuckDB's words."""
+        rows = self.run(f"DESCRIBE {quoted(name)}").to_pylist()
+        return {row["column_name"]: row["column_type"] for row in rows}
+
     def types(self, schema: pa.Schema) -> dict[str, str]:
         """Return the types of columns in DuckDB's words."""
         self.add("described", schema.empty_table())
-        rows = self.run("DESCRIBE SELECT * FROM described").to_pylist()
-        return {row["column_name"]: row["column_type"] for row in rows}
+        return self.types_of("described")
 
 
 def matches(left: str, right: str, names: Iterable[str]) -> str:

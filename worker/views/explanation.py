@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from worker.connection.table_view import TableView
+from worker.views.classes import classified
 from worker.views.definition import Definition
 from worker.views.delta import delta_text, whole_text
-from worker.views.operators import Work, classified
+from worker.views.group_totals import groups_of, touched_plan
+from worker.views.operators import Work
 from worker.views.refresh import query_of
 from worker.views.sources import SourceTables
 
@@ -20,13 +22,21 @@ def explain(view: TableView) -> str:
     width = max(len(step.work.words) for step in operators)
     lines = [f"{view.name}: each refresh is {'full' if is_full else 'incremental'}", ""]
     lines += [f"  {step.work.words:<{width}}  {step.operator}: {step.reason}" for step in operators]
-    plan = whole_text(query.operator) if is_full else delta_text(query.operator, definition.sources)
+    groups = None if is_full else groups_of(query.operator)
+    touched = None if groups is None else touched_plan(groups, definition.sources)
+    title = "the delta plan, if every source changed, for DuckDB:"
+    if is_full:
+        title, plan = "the query, for DuckDB:", whole_text(query.operator)
+    elif touched is not None:
+        title, plan = "what came and went of each group, if every source changed, for DuckDB:", touched.text
+    else:
+        plan = delta_text(query.operator, definition.sources) or ""
     return "\n".join(
         [
             *lines,
             "",
-            f"the {'query' if is_full else 'delta plan, if every source changed'}, for DuckDB:",
+            title,
             "",
-            plan or "",
+            plan,
         ]
     )

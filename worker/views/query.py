@@ -18,6 +18,7 @@ from sqlglot.errors import OptimizeError, ParseError, SqlglotError, TokenError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.qualify import qualify
 
+from worker.views.averages import split_averages
 from worker.views.delta import N
 from worker.views.functions import check_functions, refused
 from worker.views.operators import (
@@ -133,6 +134,7 @@ def analyse(statement: Statement, schemas: Mapping[str, Mapping[str, str]]) -> Q
     canonical = _canonical(tree)
     check_functions(tree)
     _check_distinct_on(tree)
+    split_averages(tree, schemas)
     _order_limits(tree)
     names = _output_names(tree)
     uses = _uses(tree, schemas)

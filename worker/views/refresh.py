@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,6 +22,7 @@ import pyarrow as pa
 from metaservice.client import ConflictError, MetaServiceError
 from metaservice.client.retries import Backoff
 from protos.laketx.v1 import common_pb2, read_pb2, transaction_pb2
+from worker.arrow.scan.version_rows import VersionRows
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.updates import Changes, TargetRows, replaced, target_rows
 from worker.base.errors import InputError
@@ -31,12 +32,14 @@ from worker.commit.transaction import run_writes
 from worker.commit.writes import Write
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
+from worker.views.classes import classified
 from worker.views.definition import CLASS, READ, REASON, VECTOR, WORKER, Definition
-from worker.views.delta import N, delta_plan, whole_text
+from worker.views.delta import N, whole_text
+from worker.views.differences import difference
 from worker.views.engine import matches, run_with
-from worker.views.operators import Work, classified, quoted
+from worker.views.operators import Work, quoted
 from worker.views.query import Query, analyse, parse
-from worker.views.sources import SourceTables
+from worker.views.sources import WHOLE, SourceTables
 
 ATTEMPTS_MAX: Final = 10
 BACKOFF: Final = Backoff(base_s=0.05, longest_s=2.0)
@@ -168,7 +171,7 @@ def _refresh(
     before = {} if last is None else last.vector
     sources = SourceTables(view.lake, definition.sources, before, after)
     query = query_of(definition, sources)
-    plan = _planned(query, sources, last, full=full)
+    plan = _planned(query, sources, last, lambda: _rows_of(view), full=full)
     moves = _moves(view, definition, before, after, new_cursors=new_cursors)
     view = view.refreshed()
     counts = {"added": 0, "removed": 0}
@@ -209,19 +212,30 @@ def _refresh(
 # -- the rows ----------------------------------------------------------------------------------------------------------
 
 
-def _planned(query: Query, sources: SourceTables, last: LastRefresh | None, *, full: bool) -> _Plan:
+def _planned(
+    query: Query, sources: SourceTables, last: LastRefresh | None, old: Callable[[], pa.Table], *, full: bool
+) -> _Plan:
     reason = _why_full(query, sources, last, full=full)
     if reason is None:
         try:
-            plan = delta_plan(query.operator, sources.changed)
-            assert plan is not None
-            return _Plan(sources.run(plan), is_difference=True, reason="")
+            return _Plan(difference(query.operator, sources, old), is_difference=True, reason="")
         except MetaServiceError as error:
             if error.reason != RETIRED:
                 raise
             reason = "versions of a source after the last refresh are no longer kept"
     text = whole_text(query.operator)
     return _Plan(run_with(sources.relations(text), text), is_difference=False, reason=reason)
+
+
+def _rows_of(view: TableView) -> pa.Table:
+    """The view's rows now. If they aren't those of the refresh that this one begins at, its commit is refused."""
+    pin, pinned = view.lake.pins.own_many({view.table_id: None})
+    try:
+        reader = VersionRows(view.at(pinned[view.table_id]), pinned[view.table_id])
+        names = reader.schema.names
+        return pa.concat_tables([reader.empty(names), *reader.tables(names, None, WHOLE)])
+    finally:
+        pin.release()
 
 
 def _why_full(query: Query, sources: SourceTables, last: LastRefresh | None, *, full: bool) -> str | None:

@@ -41,6 +41,7 @@ class SourceTables:
         self._changes_read: dict[str, pa.Table] = {}
         self.rows_read = 0
         self.bytes_read = 0  # in memory
+        self._nulls: dict[str, Mapping[int, int]] = {}
 
     @property
     def changed(self) -> list[str]:
@@ -65,20 +66,30 @@ class SourceTables:
         with Engine() as engine:
             return {name: engine.types(self.schema(name, self._after[name])) for name in self._sources}
 
-    def run(self, plan: DeltaPlan) -> pa.Table:
+    def without_nulls(self, columns: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """Return which columns of sources had no NULL at `before`, as the schema or the bounds of the files say."""
+        return frozenset(each for each in columns if self._has_no_null(*each))
+
+    def run(self, plan: DeltaPlan, more: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """Return the rows of a plan. Relations of which it needs the rows of a few keys are read so."""
-        return run_with(self.relations(plan.text, plan.restrictions), plan.text)
+        given = more or {}
+        return run_with({**self.relations(plan.text, plan.restrictions, given), **given}, plan.text)
 
     def relations(
-        self, text: str, restrictions: Mapping[tuple[str, str], Restriction] | None = None
+        self,
+        text: str,
+        restrictions: Mapping[tuple[str, str], Restriction] | None = None,
+        given: Mapping[str, pa.Table] | None = None,
     ) -> dict[str, pa.Table]:
-        """Return the relations that the text of a plan reads."""
+        """Return the relations that the text of a plan reads, but for those that are given."""
         return {
-            f"{name}@{side}": self._relation(name, side, (restrictions or {}).get((name, side)))
+            f"{name}@{side}": self._relation(name, side, (restrictions or {}).get((name, side)), given or {})
             for name, side in relations_of(text, self._sources)
         }
 
-    def _relation(self, name: str, side: str, restriction: Restriction | None) -> pa.Table:
+    def _relation(
+        self, name: str, side: str, restriction: Restriction | None, given: Mapping[str, pa.Table]
+    ) -> pa.Table:
         if side == NONE:
             return self.schema(name, self._after[name]).empty_table()
         if side == CHANGES:
@@ -86,15 +97,20 @@ class SourceTables:
                 self._changes_read[name] = self._changes(name)
             return self._changes_read[name]
         version = {FROM: self._before, TO: self._after}[side][name]
-        return self._rows(name, version, None if restriction is None else self._condition(name, version, restriction))
+        if restriction is None:
+            return self._rows(name, version, None)
+        return self._rows(name, version, self._condition(name, version, restriction, given))
 
-    def _condition(self, name: str, version: int, restriction: Restriction) -> common_pb2.Predicate | None:
+    def _condition(
+        self, name: str, version: int, restriction: Restriction, given: Mapping[str, pa.Table]
+    ) -> common_pb2.Predicate | None:
         """The condition that a column has one of the keys; None if they are too many, or of a type that isn't exact."""
         column = self._stored_names(name, version)[restriction.column]
         kind = next(each.type for each in self._meta(name, version).columns if each.name == column)
         if kind not in EXACT:
             return None
-        distinct = run_with(self.relations(restriction.keys), restriction.keys).column("k").unique()
+        relations = {**self.relations(restriction.keys, given=given), **given}
+        distinct = run_with(relations, restriction.keys).column("k").unique()
         if len(distinct) > KEYS_MAX or distinct.type != self.schema(name, version).field(restriction.column).type:
             return None
         keys = distinct.to_pylist()
@@ -131,6 +147,16 @@ class SourceTables:
         self.bytes_read += rows.nbytes
         return rows
 
+    def _has_no_null(self, name: str, column: str) -> bool:
+        version = self._before[name]
+        meta = self._meta(name, version)
+        stored = next(each for each in meta.columns if each.column_id == self._sources[name].columns[column])
+        if not stored.nullable:
+            return True
+        if name not in self._nulls:
+            self._nulls[name] = null_counts(TableView(self._lake, meta), version)
+        return self._nulls[name].get(stored.column_id) == 0
+
     def _meta(self, name: str, version: int) -> catalog_pb2.Table:
         meta = self._metas.get((name, version))
         if meta is None:
@@ -150,6 +176,18 @@ class SourceTables:
                     "last version; drop it and create it without the column",
                 )
         return {column: names[column_id] for column, column_id in source.columns.items()}
+
+
+def null_counts(table: TableView, version: int) -> dict[int, int]:
+    """Return at most how many NULLs the columns have at a version, by their ids; without those that no one knows of."""
+    counts: dict[int, int] | None = None
+    for part in table.client.plan_scan(table.table_id, version=version):
+        for entry in part.entries:
+            if not entry.HasField("file"):
+                continue
+            nulls = {stats.column_id: stats.nulls for stats in entry.file.stats if stats.HasField("nulls")}
+            counts = nulls if counts is None else {key: counts[key] + nulls[key] for key in counts.keys() & nulls}
+    return counts or {}
 
 
 def _distinct(names: Iterable[str]) -> Sequence[str]:

@@ -1,0 +1,122 @@
+"""Pairs of a query and a change of its sources, checked: rows before plus the difference are the rows after."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tests.views.bags import Tables, bag, by_oracle
+from tests.views.queries import SCHEMA, TABLES, Queries, random_row, random_rows
+from worker.views.classes import classified
+from worker.views.delta import CHANGES, FROM, NONE, TO, DeltaPlan, delta_plan, relations_of, whole_text
+from worker.views.differences import by_totals
+from worker.views.engine import run_with
+from worker.views.group_totals import groups_of
+from worker.views.operators import Work
+from worker.views.query import analyse, parse
+from worker.views.refresh import subtract
+
+TYPES = {"k": "BIGINT", "g": "VARCHAR", "x": "BIGINT", "f": "DOUBLE", "d": "DECIMAL(6,2)"}
+
+
+def added(left: Counter[tuple[object, ...]], right: Counter[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
+    found = Counter(left)
+    found.update(right)
+    return Counter({row: count for row, count in found.items() if count})
+
+
+def mutated(rng: random.Random, rows: pa.Table) -> pa.Table:
+    kept = [row for row in rows.to_pylist() if rng.random() > 0.2]
+    changed = [random_row(rng) if rng.random() < 0.2 else row for row in kept]
+    return pa.Table.from_pylist(changed + [random_row(rng) for _ in range(rng.randint(0, 3))], SCHEMA)
+
+
+class Checked(NamedTuple):
+    """The class of a query; whether its groups were added to, and how often sources were read for open ones."""
+
+    work: Work
+    is_added: bool = False
+    opened: int = 0
+
+
+def check(text: str, before: Tables, after: Tables) -> Checked:
+    """One pair of a query and a change of its sources."""
+    query = analyse(parse(text), dict.fromkeys(TABLES, TYPES) | {})
+    changed = [name for name in query.uses if not before[name].equals(after[name])]
+    wanted = by_oracle(text, after)
+    used = {name: list(columns) for name, columns in query.uses.items()}
+    relations = {f"{name}@{TO}": after[name].select(used[name]) for name in used}
+    assert bag(run_with(relations, whole_text(query.operator))) == bag(wanted), text
+    delta = delta_plan(query.operator, changed)
+    work = max(one.work for one in classified(query.operator))
+    if delta is None:
+        assert bag(by_oracle(text, before)) == bag(wanted), text
+        return Checked(work)
+    for name in used:
+        old, new = before[name].select(used[name]), after[name].select(used[name])
+        relations[f"{name}@{FROM}"], relations[f"{name}@{NONE}"] = old, new.slice(0, 0)
+        relations[f"{name}@{CHANGES}"] = subtract(new, old)
+    assert {f"{name}@{side}" for name, side in relations_of(delta.text, used)} <= relations.keys()
+    difference = run_with(relations, delta.text)
+    assert added(bag(by_oracle(text, before)), bag(difference)) == bag(wanted), f"{text}\n{delta.text}"
+    assert bag(run_with(restricted(relations, delta), delta.text)) == bag(difference), f"{text}\n{delta}"
+    groups = groups_of(query.operator)
+    if groups is None:
+        return Checked(work)
+    held = HeldSources(changed, relations)
+    old = run_with(before_only(relations), whole_text(query.operator))
+    totals = by_totals(query.operator, groups, held, lambda: old)
+    assert totals is None or bag(totals) == bag(difference), f"{text}\n{delta.text}"
+    return Checked(work, totals is not None, held.opened)
+
+
+def before_only(relations: Tables) -> Tables:
+    """The relations of `to` with the rows of `from`."""
+    return {name: relations.get(name.replace(TO, FROM), rows) for name, rows in relations.items() if name.endswith(TO)}
+
+
+class HeldSources:
+    """Sources in memory; `opened` counts the plans that read them for groups that were open."""
+
+    def __init__(self, changed: list[str], relations: Tables) -> None:
+        self.changed = changed
+        self.opened = 0
+        self._relations = relations
+
+    def relations(self, text: str, restrictions: object = None) -> dict[str, pa.Table]:
+        return {name: rows for name, rows in self._relations.items() if f'"{name}"' in text}
+
+    def run(self, plan: DeltaPlan, more: Tables | None = None) -> pa.Table:
+        self.opened += 1
+        return run_with({**self._relations, **(more or {})}, plan.text)
+
+    def without_nulls(self, columns: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """What bounds of files say: columns without a NULL before."""
+        return frozenset(
+            (source, column)
+            for source, column in columns
+            if not self._relations.get(f"{source}@{FROM}", self._relations[f"{source}@{TO}"])[column].null_count
+        )
+
+
+def restricted(relations: Tables, delta: DeltaPlan) -> Tables:
+    """The relations with the rows that the plan says it needs, and no others."""
+    narrow = dict(relations)
+    for (source, side), restriction in delta.restrictions.items():
+        rows = relations[f"{source}@{side}"]
+        keys = set(run_with(relations, restriction.keys).column("k").to_pylist())
+        is_needed = [key in keys for key in rows[restriction.column].to_pylist()]
+        narrow[f"{source}@{side}"] = rows.filter(pa.array(is_needed, pa.bool_()))
+    return narrow
+
+
+def random_pair(seed: int) -> Checked:
+    rng = random.Random(seed)
+    text = Queries(rng).query()
+    before = {name: random_rows(rng, rng.randint(0, 8)) for name in TABLES}
+    after = {name: mutated(rng, rows) if rng.random() < 0.7 else rows for name, rows in before.items()}
+    return check(text, before, after)
