@@ -170,7 +170,7 @@ def play_views(python: Path, folder: Path) -> None:
     (block,) = blocks("docs/views.md")
     assert play(python, folder, block).count("incremental") == 2
     known = ("--folder", "warehouse", "view")
-    assert "affected keys" in laketx(python, folder, *known, "explain", "shop.daily")
+    assert "invertible" in laketx(python, folder, *known, "explain", "shop.daily")
     assert "has the 2 rows of its query" in laketx(python, folder, *known, "verify", "shop.daily")
 
 
