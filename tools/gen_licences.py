@@ -26,6 +26,7 @@ BY_TEXT: Final = {
 BY_CLASSIFIER: Final = {"License :: OSI Approved :: MIT License": "MIT"}
 BY_NAME: Final = {
     "certifi": "MPL-2.0",
+    "jinja2": "BSD-3-Clause",
     "pandas": "BSD-3-Clause",
     "prompt-toolkit": "BSD-3-Clause",
     "py4j": "BSD-3-Clause",
@@ -63,7 +64,6 @@ FOR_MACHINES_WITHOUT: Final = (  # tools/toolchain.py has them
     ("org.frgaal:compiler-maven-plugin", "Apache-2.0"),
     ("org.frgaal:compiler, javadoc", "GPL-2.0-only WITH Classpath-exception-2.0"),
 )
-FOR_THE_CONSOLE: Final = (("Jinja2, from PyPI", "BSD-3-Clause"), ("MarkupSafe, from PyPI", "BSD-3-Clause"))
 FOR_KAFKA: Final = (
     ("confluent-kafka, from PyPI", "Apache-2.0"),
     ("librdkafka, in its wheel", "BSD-2-Clause"),
@@ -84,7 +84,7 @@ bill of materials of the images' packages.
 ## Python
 
 Versions are those of the lock files in [deploy/image](../deploy/image). "service" is
-`laketx[arrow,iceberg,oidc,otel,s3,sts]`, "worker" is `laketx[pyspark]`, beside the jar.
+`laketx[arrow,console,iceberg,oidc,otel,s3,sts]`, "worker" is `laketx[pyspark,views]`, beside the jar.
 
 | package | version | licence | in |
 | --- | --- | --- | --- |
@@ -119,7 +119,6 @@ def document() -> str:
         ("## In the jar of the Spark catalog", IN_THE_JAR),
         ("## Beside Spark in the worker's image", IN_THE_WORKER),
         ("## Where a machine has no Java, compiler or Maven", FOR_MACHINES_WITHOUT),
-        ("## With the console, beside packages above", FOR_THE_CONSOLE),
         ("## For `laketx ingest kafka`, beside packages above", FOR_KAFKA),
         ("## In the tests alone", IN_THE_TESTS),
     )

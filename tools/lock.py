@@ -35,8 +35,8 @@ class Lock(NamedTuple):
 
 
 LOCKS: Final = (
-    Lock("service", ("arrow", "iceberg", "oidc", "otel", "s3", "sts")),
-    Lock("worker", ("pyspark",)),  # the jar is built beside it
+    Lock("service", ("arrow", "console", "iceberg", "oidc", "otel", "s3", "sts")),
+    Lock("worker", ("pyspark", "views")),  # the jar is built beside it
     Lock("build", (), ("setuptools",)),
     Lock("java", (), (JAVA_WHEEL,), "tools"),
 )
