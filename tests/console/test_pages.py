@@ -93,19 +93,24 @@ def test_a_version_gets_a_tag(owned: Owned) -> None:
 
 
 def test_a_version_is_restored_after_a_confirmation(owned: Owned) -> None:
-    items, owner = owned.filled.items, owned.owner
+    owner = owned.owner
+    with connect(owned.folder) as lake:
+        table = lake.create_table("shop.restored", "id bigint")
+        for _ in range(3):
+            table.append([{"id": 1}])
+        items = table.table_id
     page = f"/tables/{items}/versions/1"
     assert "A restore commits version 4 with the rows of version 1" in owner.read(page)
     fields = {"form_token": owner.form_token(page), "confirm": "something else"}
     assert owner.post(f"{page}/restore", fields).status_code == 400
     assert owner.get(f"/tables/{items}/versions/4").status_code == 404
-    answer = owner.post(f"{page}/restore", fields | {"confirm": "shop.items"})
+    answer = owner.post(f"{page}/restore", fields | {"confirm": "shop.restored"})
     assert answer.headers["location"] == f"/tables/{items}/versions/4"
     restored = owner.read(f"/tables/{items}/versions/4")
     assert "restore version 1" in restored
     assert "Restore version 4" not in restored, "the newest version is there already"
     assert "1 row" in owner.read(f"/tables/{items}")
-    back = owner.post(f"/tables/{items}/versions/3/restore", fields | {"confirm": "shop.items"})
+    back = owner.post(f"/tables/{items}/versions/3/restore", fields | {"confirm": "shop.restored"})
     assert back.headers["location"] == f"/tables/{items}/versions/5"
 
 

@@ -20,7 +20,20 @@ from tests.house.dependencies import needed
 from tests.house.tree import ROOT
 from tools.wheels import PACKAGES
 
-EXTRAS = ("", "arrow", "views", "spark", "iceberg", "imports", "console", "s3", "sts", "oidc", "otel")  # "": none
+EXTRAS = (
+    "",
+    "arrow",
+    "views",
+    "kafka",
+    "spark",
+    "iceberg",
+    "imports",
+    "console",
+    "s3",
+    "sts",
+    "oidc",
+    "otel",
+)  # "": none
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LEFT_OUT = ("..", "__pycache__")
 
