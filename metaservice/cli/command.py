@@ -33,7 +33,7 @@ _WORDS: Final = {
     "tag list": "tags refs list-refs",
     "head": "cat scan preview",
     "sql": "query select shell",
-    "load": "insert append copy ingest",
+    "load": "insert append copy",
     "import": "convert register",
     "serve": "server start",
     "fsck": "repair verify",
