@@ -5,7 +5,7 @@ held = branch_holds(client, client.get_branch("etl"))
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from metaservice.client.meta_client import MetaClient
@@ -34,10 +34,11 @@ def branch_holds(client: MetaClient, shown: catalog_pb2.GetBranchResponse) -> li
 
 def _holds(client: MetaClient, shown: catalog_pb2.GetBranchResponse) -> Iterator[HeldFiles]:
     dropped = {fork.parent_table_id for fork in shown.tables if fork.dropped}
+    names = {fork.parent_table_id: fork.name for fork in shown.tables}
     lost = [fork for fork in shown.tables if fork.parent_table_id and not fork.HasField("parent_head_version")]
     for fork in lost:
         yield _held(fork.name, fork.base_version, _files(client, fork.table_id, fork.base_version))
-    for table in _parents_tables(client, shown.branch):
+    for table in _parents_tables(client, shown.branch, names):
         if table.table_id in dropped or table.create_time_us > shown.branch.time_us:
             continue
         left = client.resolve_version(table.table_id, time_us=shown.branch.time_us).version
@@ -47,10 +48,13 @@ def _holds(client: MetaClient, shown: catalog_pb2.GetBranchResponse) -> Iterator
         for path in _files(client, table.table_id, table.head_version):
             before.pop(path, None)
         if before:
-            yield _held(table.name.partition("@")[0], left, before)
+            name = names.get(table.table_id, table.name.partition("@")[0])  # the parent may have renamed it since
+            yield _held(name, left, before)
 
 
-def _parents_tables(client: MetaClient, branch: catalog_pb2.Branch) -> Iterator[catalog_pb2.Table]:
+def _parents_tables(
+    client: MetaClient, branch: catalog_pb2.Branch, forked: Collection[str]
+) -> Iterator[catalog_pb2.Table]:
     """Tables of the lake, or the forks of the parent branch: others are as the lake's were, which that one keeps."""
     if branch.parent:
         for fork in client.get_branch(branch.parent).tables:
@@ -58,7 +62,8 @@ def _parents_tables(client: MetaClient, branch: catalog_pb2.Branch) -> Iterator[
                 yield client.get_table(table_id=fork.table_id)
         return
     for table in client.list_tables():
-        if "@" not in table.name and (not branch.tables or is_among(table.name, branch.tables)):
+        is_held = not branch.tables or is_among(table.name, branch.tables) or table.table_id in forked
+        if "@" not in table.name and is_held:
             yield table
 
 

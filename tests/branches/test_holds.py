@@ -39,6 +39,8 @@ def test_files_that_the_parent_has_no_more_are_held(tmp_path: Path) -> None:
         lake.table("shop.new").truncate()
         assert held("all") == {"shop.emptied": (1, 1), "shop.dropped": (1, 1), "other.t": (1, 1)}
         assert held("some") == {"other.t": (1, 1)}
+        lake.rename_table("other.t", "shop.renamed")
+        assert held("some") == {"other.t": (1, 1)}, "the branch shows it under its name there"
         lake.branch("child", parent="all")
         lake.branch("all").table("shop.grown").truncate()
         assert held("child") == {"shop.grown": (1, 1)}

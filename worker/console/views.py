@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from metaservice.client import DeniedError, NotFoundError
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
-from worker.console.lineage import Lineage, lineage_of
+from worker.console.lineage_graph import LineageGraph, draw_lineage
 from worker.console.rendering import path_text
 from worker.console.visits import PageError, Shown, TableNames, Visit
 from worker.views.definition import (
@@ -68,10 +68,10 @@ def show(visit: Visit) -> Shown:
     tables = list(islice((table for table in listed if table.properties.get(QUERY)), VIEWS_SHOWN + 1))
     names = TableNames(visit.client)
     views = [line_of(visit, table, names) for table in tables[:VIEWS_SHOWN]]
-    lineage = lineage_of({view.table.name: [source.name for source in view.sources] for view in views})
+    lineage = draw_lineage({view.table.name: [source.name for source in view.sources] for view in views})
     facts: dict[str, object] = {
         "views": views,
-        "lineage": lineage if views else Lineage([], [], 0, 0),
+        "lineage": lineage if views else LineageGraph([], [], 0, 0),
         "has_more": len(tables) > VIEWS_SHOWN,
         "now_us": visit.now_us,
     }

@@ -25,7 +25,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
+class LineageGraph:
     """The boxes, the curves between them, and the size of the picture."""
 
     boxes: Sequence[Box]
@@ -34,7 +34,7 @@ class Lineage:
     height: int
 
 
-def lineage_of(sources: Mapping[str, Sequence[str]]) -> Lineage:
+def draw_lineage(sources: Mapping[str, Sequence[str]]) -> LineageGraph:
     """The graph of views by name, each with the names of what it reads; an empty name is left out."""
     reads = {view: [name for name in names if name] for view, names in sources.items()}
     depths: dict[str, int] = {}
@@ -51,7 +51,7 @@ def lineage_of(sources: Mapping[str, Sequence[str]]) -> Lineage:
     curves = [curve(boxes[source], boxes[view]) for view, names in sorted(reads.items()) for source in names]
     width = (max(columns, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X
     height = max((len(names) for names in columns.values()), default=0) * (BOX_HEIGHT + GAP_Y) - GAP_Y
-    return Lineage(list(boxes.values()), curves, width, max(height, 0))
+    return LineageGraph(list(boxes.values()), curves, width, max(height, 0))
 
 
 def _depth(name: str, reads: Mapping[str, Sequence[str]], depths: dict[str, int], path: frozenset[str]) -> int:
