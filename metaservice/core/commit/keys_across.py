@@ -1,8 +1,8 @@
 """Keys that are unique across partitions: two writers of one key meet, whichever partitions they write it to.
 
 A writer looks its keys up in all partitions as of its read version. It writes an image to one partition and a tombstone
-to the one where the key lived. So whether it found the key or not, it writes it, and so did a winner that changed where
-the key lives:
+to the one where the key lived. So whoever writes a row writes its key, found or not, and so did a winner that changed
+where the key lives. A DELETE or UPDATE that finds no row writes nothing, and changes nothing:
 
     mine     reads 4: 7 is nowhere       writes 7 to day=2
     winner   reads 4: 7 is nowhere       writes 7 to day=1 as version 5      both write 7: conflict
