@@ -40,7 +40,7 @@ def paths(owned: Owned) -> list[str]:
     orders = f"/tables/{owned.filled.orders}"
     of_table = [orders + rest for rest in ("", "/timeline", "/files", "/rows", "/versions/13", "/compare?from=0&to=3")]
     others = ["/", "/tables", "/races", f"/races/{owned.filled.lost}", "/branches", "/branches/etl?preview=yes"]
-    return [*of_table, *others, "/retention", f"/services?table={owned.filled.orders}"]
+    return [*of_table, *others, "/consumers", "/retention", f"/services?table={owned.filled.orders}"]
 
 
 def test_every_page_fits_every_screen_and_asks_nobody_else(owned: Owned, page: Browser) -> None:

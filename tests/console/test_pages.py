@@ -41,6 +41,8 @@ def test_a_table_shows_its_figures_partitions_columns_and_how_to_read_it(owned: 
     assert "lake.table('shop.orders').to_arrow(version=15)" in text
     assert "laketx head shop.orders --version 15" in text
     assert "month-end : version 5, closed books" in text
+    assert "day=2026-11-24: " in text
+    assert "of the rows hidden" in text
 
 
 def test_rows_of_any_version_are_shown(owned: Owned) -> None:
@@ -224,6 +226,32 @@ def test_retention_names_who_holds_the_horizon(owned: Owned) -> None:
     assert "laketx tag drop shop.orders month-end" in text
     assert "laketx cursor drop shop.orders billing" in text
     assert "etl keeps what main showed" in text
+
+
+def test_retention_shows_what_branches_and_views_keep(owned: Owned) -> None:
+    with connect(owned.folder) as lake:
+        table = lake.create_table("shop.kept", "id bigint")
+        table.append([{"id": 1}])
+        lake.create_materialized_view("shop.kept_by", "SELECT id FROM shop.kept")
+        lake.client.create_branch("keeper", keep_ms=86_400_000)
+        table.append([{"id": 2}])
+    page = owned.owner.page("/retention")
+    text = text_of(page)
+    assert "branch keeper: version 1 and all after it" in text
+    assert "laketx branch drop keeper" in text
+    assert "view shop.kept_by: version 1 and all after it" in text
+    assert "laketx view refresh shop.kept_by" in text
+    with connect(owned.folder) as lake:
+        lake.client.drop_branch("keeper")
+    assert "keeper" not in owned.owner.read("/retention")
+
+
+def test_consumers_show_their_lag(owned: Owned) -> None:
+    with connect(owned.folder) as lake:
+        lake.client.create_cursor(owned.filled.orders, "stream-copy")
+    text = owned.owner.read("/consumers")
+    assert re.search(r"billing cursor shop.orders 7 [0-9.]+ (ms|s|min) 8 15 ", text)
+    assert re.search(r"stream-copy stream shop.orders 0 up to date 15 15 ", text)
 
 
 def test_table_services_show_tasks_and_what_would_run(owned: Owned) -> None:

@@ -32,7 +32,19 @@ from metaservice.client import (
     UnavailableError,
 )
 from worker.base.errors import InputError
-from worker.console import branches, files, home, races, retention, table_services, tables, timeline, versions, views
+from worker.console import (
+    branches,
+    consumers,
+    files,
+    home,
+    races,
+    retention,
+    table_services,
+    tables,
+    timeline,
+    versions,
+    views,
+)
 from worker.console.guard import FormError, Guard, local_path, read_form
 from worker.console.live import LiveEvents
 from worker.console.rendering import STATIC, Pages
@@ -80,6 +92,7 @@ class Console:
             ("/branches", branches.show_all),
             ("/branches/{name}", branches.show),
             ("/views", views.show),
+            ("/consumers", consumers.show),
             ("/retention", retention.show),
             ("/services", table_services.show),
         )

@@ -1,21 +1,28 @@
-"""Who keeps old versions: pins, tags, cursors and open transactions, the farthest behind the newest version first."""
+"""Who keeps old versions, the farthest behind the newest version first: pins, tags, open transactions, cursors, views,
+branches.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from metaservice.client import MetaClient
+from metaservice.client import DeniedError, GoneError, InvalidError, MetaClient, NotFoundError
+from metaservice.shared.table_patterns import is_among
 from protos.laketx.v1 import catalog_pb2, transaction_pb2
+from worker.console.consumers import VIEW, kind_of
+from worker.console.hold_chart import Hold, HoldChart, draw_holds
 from worker.console.tables import shell_word
 from worker.console.visits import Shown, TableNames, Visit, taken
 
 EACH_MAX: Final = 1_000
 TABLES_SHOWN: Final = 50
 HOLDERS_SHOWN: Final = 20
+BRANCH_TABLES_MAX: Final = 2_000  # that are looked at for branches
+BRANCH_HOLDS_MAX: Final = 100  # each costs a call
 OPEN: Final = transaction_pb2.TRANSACTION_STATE_OPEN
 
 
@@ -52,13 +59,19 @@ class HeldTable:
     def behind(self) -> int:
         return self.table.head_version - self.horizon
 
+    @property
+    def chart(self) -> HoldChart:
+        holds = [Hold(holder.version, holder.kind, holder.name) for holder in self.holders]
+        return draw_holds(holds, self.table.head_version)
+
 
 def show(visit: Visit) -> Shown:
-    client = visit.client
+    client, names = visit.client, TableNames(visit.client)
     by_table: defaultdict[str, list[Holder]] = defaultdict(list)
-    for holder in holders_of(client):
+    branches, more_branches = taken(client.list_branches(), EACH_MAX)
+    in_branches, is_cut = branch_holders(client, branches, visit.now_us)
+    for holder in (*holders_of(client, names), *in_branches):
         by_table[holder.table_id].append(holder)
-    names = TableNames(client)
     held = []
     for table_id, holders in by_table.items():
         table = names.table(table_id)
@@ -67,19 +80,19 @@ def show(visit: Visit) -> Shown:
             behind.sort(key=lambda holder: holder.version)
             held.append(HeldTable(table, behind[:HOLDERS_SHOWN], max(len(behind) - HOLDERS_SHOWN, 0)))
     held.sort(key=lambda each: -each.behind)
-    branches, more_branches = taken(client.list_branches(), EACH_MAX)
     facts = {
         "held": held[:TABLES_SHOWN],
         "left_out": max(len(held) - TABLES_SHOWN, 0),
         "branches": branches,
         "more_branches": more_branches,
+        "is_cut": is_cut,
         "most": EACH_MAX,
         "now_us": visit.now_us,
     }
     return Shown("retention.html", facts, live="/live/service")
 
 
-def holders_of(client: MetaClient) -> Iterator[Holder]:
+def holders_of(client: MetaClient, names: TableNames) -> Iterator[Holder]:
     """All that the caller may see, at most so many of each kind."""
     for pin in islice(client.list_pins(), EACH_MAX):
         who = " ".join(filter(None, (pin.principal.name, pin.principal.client)))
@@ -98,15 +111,18 @@ def holders_of(client: MetaClient) -> Iterator[Holder]:
         yield Holder(tag.table_id, tag.version, "tag", tag.name, tag.principal.name, tag.create_time_us, None, command)
     for cursor in islice(client.list_cursors(), EACH_MAX):
         if not cursor.expired:
+            kind = kind_of(cursor)
+            view = names[cursor.name.removeprefix(VIEW)] if kind == "view" else ""
+            drop = f"laketx cursor drop {{table}} {cursor.name}"
             yield Holder(
                 cursor.table_id,
                 cursor.version,
-                "cursor",
-                cursor.name,
+                "view" if view else "cursor",
+                view or cursor.name,
                 cursor.principal.name,
                 cursor.used_time_us,
                 cursor.left_ms,
-                f"laketx cursor drop {{table}} {cursor.name}",
+                f"laketx view refresh {shell_word(view)}" if view else drop,
             )
     for each in islice(client.list_transactions(state=OPEN), EACH_MAX):
         for intent in each.tables:
@@ -121,3 +137,48 @@ def holders_of(client: MetaClient) -> Iterator[Holder]:
                     None,
                     f"laketx txn abort {each.txn_id}",
                 )
+
+
+def branch_holders(
+    client: MetaClient, branches: Sequence[catalog_pb2.Branch], now_us: int
+) -> tuple[list[Holder], bool]:
+    """What branches of the lake keep of its tables, and whether there is more.
+
+    A branch keeps all versions since it left; what a branch of a branch keeps, its parent does.
+    """
+    holders: list[Holder] = []
+    of_lake = [branch for branch in branches if not branch.parent]
+    tables, is_cut = taken(client.list_tables(), BRANCH_TABLES_MAX) if of_lake else ([], False)
+    for branch in of_lake:
+        for table in tables:
+            is_in = not branch.tables or is_among(table.name, branch.tables)
+            is_changed = table.create_time_us <= branch.time_us < table.head_commit_time_us
+            if not is_in or not is_changed or "@" in table.name:
+                continue
+            if len(holders) == BRANCH_HOLDS_MAX:
+                return holders, True
+            holder = branch_holder(client, branch, table, now_us)
+            if holder is not None:
+                holders.append(holder)
+    return holders, is_cut
+
+
+def branch_holder(
+    client: MetaClient, branch: catalog_pb2.Branch, table: catalog_pb2.Table, now_us: int
+) -> Holder | None:
+    """None: the table was dropped meanwhile, or has given up its version of that time."""
+    try:
+        left = client.resolve_version(table.table_id, time_us=branch.time_us).version
+    except (NotFoundError, DeniedError, GoneError, InvalidError):
+        return None
+    ends_us = branch.expire_time_us
+    return Holder(
+        table.table_id,
+        left,
+        "branch",
+        branch.name,
+        branch.principal.name,
+        branch.time_us,
+        max(ends_us - now_us, 0) // 1_000 if ends_us else None,
+        f"laketx branch drop {branch.name}",
+    )

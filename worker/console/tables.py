@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from metaservice.cli.values import partition_text, types_of
+from metaservice.cli.values import partition_text, size_text, types_of
 from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.console.charts import WIDTH
+from worker.console.rendering import noun_text
+from worker.console.tree_map import TILES_MAX, Item, Tile, tree_map
 from worker.console.visits import Shown, Visit, taken
 
 PAGE_SIZE: Final = 50
@@ -19,13 +22,14 @@ SEARCH_PAGE_SIZE: Final = 1_000
 SEARCHED_MAX: Final = 20_000  # names that one request looks at; a link goes on from there
 NAMESPACES_MAX: Final = 500
 ENTRIES_MAX: Final = 100_000
-PARTITIONS_SHOWN: Final = 40
+PARTITIONS_SHOWN: Final = 25
 SCHEMAS_MAX: Final = 50
 TAGS_MAX: Final = 50
 FILE_BYTES_TARGET: Final = 128 << 20  # where the table's property says nothing
 PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_.@-]+")
 SMALL_SHARE: Final = 0.5  # of the target: smaller files are small
+FEW_FILES: Final = 4  # so few small files are no reason to compact
 
 
 @dataclass(slots=True)
@@ -60,6 +64,16 @@ class Part:
     @property
     def small_share(self) -> float:
         return self.small / self.files if self.files else 0.0
+
+    @property
+    def untidy(self) -> float:
+        """The larger share: of hidden rows, or of small files if there are more than a few."""
+        return max(self.hidden_share, self.small_share if self.files > FEW_FILES else 0.0)
+
+    def take(self, other: Part) -> None:
+        """Adds the sums of another one."""
+        self.files, self.rows, self.size = self.files + other.files, self.rows + other.rows, self.size + other.size
+        self.small, self.hidden = self.small + other.small, self.hidden + other.hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +129,7 @@ def show(visit: Visit) -> Shown:
         "table": table,
         "contents": contents,
         "shown_partitions": contents.partitions[:PARTITIONS_SHOWN],
-        "largest": max((part.size for part in contents.partitions), default=0),
+        "tiles": tiles_of(contents.partitions, len(table.partition_columns)),
         "schemas": list(reversed(schemas)),
         "more_schemas": more_schemas,
         "tags": tags,
@@ -147,6 +161,27 @@ def contents_of(table: catalog_pb2.Table, entries: Iterable[common_pb2.LiveEntry
         parts.setdefault(name, Part(name)).add(entry, small_below)
     is_cut = seen == ENTRIES_MAX and next(reader, None) is not None
     return Contents(whole, sorted(parts.values(), key=lambda part: (-part.size, part.name)), is_cut)
+
+
+def tiles_of(partitions: Sequence[Part], columns: int) -> list[Tile]:
+    """The largest partitions, and one tile for all others. Of one partition column a tile has the value alone."""
+    shown = list(partitions[: TILES_MAX if len(partitions) <= TILES_MAX else TILES_MAX - 1])
+    items = [item_of(part, part.name.partition("=")[2] if columns == 1 else part.name) for part in shown]
+    if len(partitions) > len(shown):
+        rest = Part("")
+        for part in partitions[len(shown) :]:
+            rest.take(part)
+        items.append(item_of(rest, f"{len(partitions) - len(shown):,} smaller ones"))
+    return tree_map(sorted(items, key=lambda item: -item.size), WIDTH)
+
+
+def item_of(part: Part, name: str) -> Item:
+    size, name = size_text(part.size), name or "the whole table"
+    text = (
+        f"{part.name or name}: {size} in {part.files:,} {noun_text(part.files, 'file')}, "
+        f"{part.small_share:.0%} of them small, {part.hidden_share:.0%} of the rows hidden"
+    )
+    return Item(part.size, part.untidy, name, size, text)
 
 
 def snippets(table: catalog_pb2.Table, version: int) -> list[tuple[str, str]]:

@@ -10,11 +10,10 @@ from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
-from metaservice.client import DeniedError, NotFoundError
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.console.lineage_graph import LineageGraph, draw_lineage
 from worker.console.rendering import path_text
-from worker.console.visits import PageError, Shown, TableNames, Visit
+from worker.console.visits import PageError, Shown, TableNames, Visit, commit_time_us
 from worker.views.definition import (
     CLASS,
     FAILURE,
@@ -92,7 +91,7 @@ def line_of(visit: Visit, table: catalog_pb2.Table, names: TableNames) -> ViewLi
             continue
         sources.append(SourceLine(source.table_id, parent.name, max(parent.head_version - read_to, 0)))
         if parent.head_version > read_to:
-            lacks.append(commit_time_us(visit, source.table_id, read_to + 1) or parent.head_commit_time_us)
+            lacks.append(commit_time_us(client, source.table_id, read_to + 1) or parent.head_commit_time_us)
     line = ViewLine(table, sources, schedule_of(table).text, is_suspended(table))
     line.behind_us = max(visit.now_us - min(lacks), 0) if lacks else 0
     failure = failure_of(table)
@@ -102,16 +101,6 @@ def line_of(visit: Visit, table: catalog_pb2.Table, names: TableNames) -> ViewLi
     if failure is not None and failure.time_us > line.refresh_us:
         line.failure = failure.text
     return line
-
-
-def commit_time_us(visit: Visit, table_id: str, version: int) -> int:
-    """The time of a commit; 0 if it is no longer known."""
-    wanted = read_pb2.VersionFilter(from_version=version, to_version=version)
-    try:
-        commit = next(visit.client.list_versions(table_id, wanted=wanted, page_size=1), None)
-    except (NotFoundError, DeniedError):
-        return 0
-    return commit.commit_time_us if commit is not None else 0
 
 
 def schedule(visit: Visit) -> Response:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from metaservice.cli.find import TABLE_ID
 from metaservice.client import DeniedError, MetaClient, NotFoundError
-from protos.laketx.v1 import catalog_pb2
+from protos.laketx.v1 import catalog_pb2, read_pb2
 from worker.connection.lake_connection import Connection
 
 Item = TypeVar("Item")
@@ -99,6 +99,16 @@ def allowed(items: Iterable[Item]) -> list[Item] | None:
         return list(items)
     except DeniedError:
         return None
+
+
+def commit_time_us(client: MetaClient, table_id: str, version: int) -> int:
+    """The time of a commit; 0 if it is no longer known."""
+    wanted = read_pb2.VersionFilter(from_version=version, to_version=version)
+    try:
+        commit = next(client.list_versions(table_id, wanted=wanted, page_size=1), None)
+    except (NotFoundError, DeniedError):
+        return 0
+    return commit.commit_time_us if commit is not None else 0
 
 
 class TableNames:
