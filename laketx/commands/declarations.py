@@ -319,6 +319,13 @@ def run_fsck(session: Session, **options: object) -> object:
 @click.option("--listen", default="127.0.0.1:8480", help="Address; port 0 picks a free one (default 127.0.0.1:8480).")
 @click.option("--tls-cert", type=FILE, default="", help="The certificate and intermediate certificates, in PEM.")
 @click.option("--tls-key", type=FILE, default="", help="The certificate's key, in PEM.")
+@click.option("--public-url", default="", help="Where people reach the console, if that is another address.")
+@click.option("--oidc-issuer", default="", help="OpenID Connect provider where people log in (LAKETX_OIDC_ISSUER).")
+@click.option("--oidc-client-id", default="", help="The console's id there (LAKETX_OIDC_CLIENT_ID).")
+@click.option("--oidc-client-secret-file", type=FILE, default="", help="File with its secret, if it has one.")
+@click.option("--oidc-scopes", default="", help='What to ask for (default "openid").')
+@click.option("--oidc-token-kind", type=OneOf(["id", "access"]), help="Which token the service gets (default id).")
+@click.option("--oidc-ca", type=FILE, default="", help="Authorities that the provider's certificate may be of, in PEM.")
 @warehouse_option
 def run_console(session: Session, **options: object) -> object:
     """Serve the web console: tables, timelines, races, branches, retention and table services, to look at.
@@ -326,8 +333,10 @@ def run_console(session: Session, **options: object) -> object:
     laketx --folder lake console
     laketx --server laketxs://meta:7070 console --warehouse s3://bucket/lake
     It prints the address to open. For a folder, or a service that asks for no tokens, the address opens one session;
-    after its use another address is printed. For other services you log in with a token, and see and do what its rights
-    allow. Without a warehouse the console shows no rows. To listen beyond this machine it needs TLS and tokens.
+    after its use another address is printed. For other services you log in with a token, or at the provider of
+    OpenID Connect, and see and do what your rights allow. Without a warehouse the console shows no rows. To listen
+    beyond this machine it needs TLS and tokens. Each --oidc-… can be set as LAKETX_OIDC_…, and --public-url as
+    LAKETX_PUBLIC_URL.
     """
     return later("worker.console.command", "run_console", extra="console")(session, **options)
 

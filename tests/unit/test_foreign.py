@@ -31,10 +31,10 @@ from metaservice.core.lease import Lease
 from metaservice.core.storage_scope import folder_of
 from metaservice.rpc.auth.authentication import Identities
 from metaservice.rpc.auth.oidc import KEEP_S, KEYS_MAX, WAITING_MAX, Oidc, Provider, keys_of
-from metaservice.rpc.auth.outbound_requests import ask_json
 from metaservice.rpc.auth.role_policy import ExternalPolicy
 from metaservice.rpc.auth.storage_tokens import StorageTokens, TokenSettings
 from metaservice.shared.foreign_bytes import DEPTH_MAX, ForeignUnusable, build, read_json, read_whole
+from metaservice.shared.outbound_requests import ask_json
 from metaservice.store.backups.folders import BackupUnusable, decode_manifest
 from metaservice.store.backups.objects import BucketObjects, RepositoryUnreachable
 from metaservice.store.lease import lease_object, standby_notes

@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from metaservice.cli.failures import usage_failure
 from metaservice.cli.output import Session
+from worker.console.provider import ProviderSettings
 from worker.console.serve import Served, serve
 from worker.services.commands import told
 
+BEARERS = ("id", "access")
 
-def run_console(session: Session, listen: str, tls_cert: str, tls_key: str, warehouse: str | None) -> None:
-    settings = session.settings
-    place = warehouse or session.environment.get("LAKETX_WAREHOUSE", "") or settings.folder
+
+def run_console(
+    session: Session, listen: str, tls_cert: str, tls_key: str, warehouse: str | None, **given: str
+) -> None:
+    settings, environment = session.settings, session.environment
+    place = warehouse or environment.get("LAKETX_WAREHOUSE", "") or settings.folder
+    url = given["public_url"] or environment.get("LAKETX_PUBLIC_URL", "")
+    served = Served(listen, place, tls_cert, tls_key, url, provider_of(given, environment))
     with told():
-        serve(Served(listen, place, tls_cert, tls_key), settings.server, settings.folder, settings.user, session.say)
+        serve(served, settings.server, settings.folder, settings.user, session.say)
+
+
+def provider_of(given: Mapping[str, str], environment: Mapping[str, str]) -> ProviderSettings | None:
+    """Where people log in, by options or the environment; None: with a token alone."""
+
+    def setting(name: str, default: str = "") -> str:
+        return given[f"oidc_{name}"] or environment.get(f"LAKETX_OIDC_{name.upper()}", "") or default
+
+    client_id, bearer = setting("client_id"), setting("token_kind", BEARERS[0])
+    if not client_id:
+        if given["oidc_issuer"]:
+            raise usage_failure("--oidc-issuer needs --oidc-client-id", next_step="name the client of the console")
+        return None
+    if not setting("issuer"):
+        raise usage_failure("--oidc-client-id needs --oidc-issuer", next_step="name the provider of the service")
+    if bearer not in BEARERS:
+        raise usage_failure(f"LAKETX_OIDC_TOKEN_KIND is {bearer}", next_step=f"set it to {' or '.join(BEARERS)}")
+    return ProviderSettings(
+        setting("issuer"),
+        client_id,
+        secret_file=setting("client_secret_file"),
+        scopes=setting("scopes", "openid"),
+        bearer=bearer,
+        ca_file=setting("ca"),
+    )

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from worker.console.provider import Grant
 
 SESSIONS_MAX: Final = 200  # the least recently used one ends
 UNUSED_S: Final = 8 * 3_600.0
 WHOLE_S: Final = 24 * 3_600.0
 ID_BYTES: Final = 32
+RENEW_BEFORE_S: Final = 60.0
 FORM: Final = "_form"  # the end of the name of the cookie for the login form
+LOGIN: Final = "_login"  # likewise, of the one for a login at a provider
+LOGIN_S: Final = 600
 
 
 @dataclass(slots=True)
@@ -26,6 +32,9 @@ class Session:
     name: str
     begin_s: float
     use_s: float
+    grant: Grant | None = None  # of a provider
+    renew_s: float = math.inf  # when the token is to be renewed
+    lock: threading.Lock = field(default_factory=threading.Lock)  # of the request that renews it
 
 
 class Sessions:
@@ -64,12 +73,26 @@ class Sessions:
     def form_cookie_of(self, form_id: str) -> str:
         return self._cookie(f"{self.cookie}{FORM}", form_id)
 
-    def _cookie(self, name: str, session_id: str) -> str:
-        value = f"{session_id}.{self._sign(name, session_id)}"
-        return f"{name}={value}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if self._is_secure else ''}"
+    def login_cookie_of(self, login_id: str) -> str:
+        """Of a login under way at a provider. It comes along when the provider sends the browser back: Lax."""
+        return self._cookie(f"{self.cookie}{LOGIN}", login_id, site="Lax", more=f"; Max-Age={LOGIN_S}")
+
+    def read_login_id(self, cookies: Mapping[str, str]) -> str:
+        return self._read(f"{self.cookie}{LOGIN}", cookies)
+
+    def login_secret(self, purpose: str, login_id: str) -> str:
+        """What a login is known by: its state, its nonce, its verifier. They tell nothing of each other."""
+        return self._sign(f"login {purpose}", login_id)
+
+    def _cookie(self, name: str, session_id: str, site: str = "Strict", more: str = "") -> str:
+        value = f"{session_id}.{self._sign(name, session_id)}" if session_id else ""
+        return f"{name}={value}; Path=/{more}; HttpOnly; SameSite={site}{'; Secure' if self._is_secure else ''}"
 
     def no_cookie(self) -> str:
-        return f"{self.cookie}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict{'; Secure' if self._is_secure else ''}"
+        return self._cookie(self.cookie, "", more="; Max-Age=0")
+
+    def no_login_cookie(self) -> str:
+        return self._cookie(f"{self.cookie}{LOGIN}", "", site="Lax", more="; Max-Age=0")
 
     def form_token(self, session_id: str) -> str:
         """What a form of this session sends along: no other site can know it."""
@@ -97,11 +120,12 @@ class Sessions:
             self._sessions.move_to_end(session_id)
             return session
 
-    def begin(self, token: str, name: str) -> str:
+    def begin(self, token: str, name: str, grant: Grant | None = None) -> str:
         """Starts a session under a new id, which nobody knew before the login."""
         session_id, now_s = self.new_id(), self._now_s()
+        session = Session(token, name, now_s, now_s, grant, renew_time_s(now_s, grant))
         with self._lock:
-            self._sessions[session_id] = Session(token, name, now_s, now_s)
+            self._sessions[session_id] = session
             while len(self._sessions) > SESSIONS_MAX:
                 self._sessions.popitem(last=False)
         return session_id
@@ -109,6 +133,13 @@ class Sessions:
     def end(self, session_id: str) -> None:
         with self._lock:
             self._sessions.pop(session_id, None)
+
+
+def renew_time_s(now_s: float, grant: Grant | None) -> float:
+    """A minute before the token is over; of one that is short, when half of its time is over."""
+    if grant is None or not grant.refresh:
+        return math.inf
+    return now_s + max(grant.valid_s - RENEW_BEFORE_S, grant.valid_s / 2)
 
 
 class OwnerKey:

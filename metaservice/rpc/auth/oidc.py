@@ -16,8 +16,8 @@ import jwt
 
 from metaservice.core.access import NAME, Identity
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.rpc.auth.outbound_requests import ask_json
 from metaservice.shared.foreign_bytes import ForeignUnusable, foreign, read_object
+from metaservice.shared.outbound_requests import ask_json
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 SKEW_S: Final = 60  # between the provider's clock and ours

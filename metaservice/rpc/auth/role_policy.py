@@ -16,8 +16,8 @@ from typing import Final
 
 from metaservice.core.access import Identity, Role, role_named
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.rpc.auth.outbound_requests import ask_json
 from metaservice.shared.foreign_bytes import ForeignUnusable
+from metaservice.shared.outbound_requests import ask_json
 
 ASK_S: Final = 2.0
 KNOWN_MAX: Final = 100_000

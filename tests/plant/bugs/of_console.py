@@ -8,6 +8,7 @@ from tests.plant.bug import Bug
 
 CONSOLE: Final = "worker/console/"
 ATTACKS: Final = "tests/console/test_security.py"
+LOGINS: Final = "tests/console/test_provider_login.py"
 
 BUGS: Final = (
     Bug(
@@ -39,6 +40,24 @@ BUGS: Final = (
         CONSOLE + "guard.py",
         ((' and not text.startswith("//") and not (parts.scheme or parts.netloc)', ""),),
         own_tests=(ATTACKS, "-k", "within_the_console"),
+    ),
+    Bug(
+        "a login to the console at a provider can be finished in another browser",
+        CONSOLE + "provider_login.py",
+        (('not hmac.compare_digest(self._sessions.login_secret("state", login_id), _ascii(state))', "not state"),),
+        own_tests=(LOGINS, "-k", "counts_in_the_browser"),
+    ),
+    Bug(
+        "the console takes an ID token of another login",
+        CONSOLE + "provider.py",
+        (('if claims.get("nonce") != nonce:', "if False:"),),
+        own_tests=(LOGINS, "-k", "code_of_another_login"),
+    ),
+    Bug(
+        "a login to the console leaves the session before it open",
+        CONSOLE + "entrance.py",
+        (("        sessions.end(sessions.read_id(request.cookies))\n", ""),),
+        own_tests=(LOGINS, "-k", "the_one_before_ends"),
     ),
     Bug(
         "the console restores a version without a confirmation",

@@ -60,7 +60,7 @@ BUGS: Final = (
     ),
     Bug(
         "a truncated answer ends the service",
-        "metaservice/rpc/auth/outbound_requests.py",
+        "metaservice/shared/outbound_requests.py",
         (("    with foreign(url[:200]):", "    if True:"),),
         own_tests=("tests/unit/test_foreign.py", "-k", "garbage_is_its_callers"),
     ),

@@ -12,8 +12,10 @@ import socket
 import ssl
 import time
 import urllib.request
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from metaservice.shared.foreign_bytes import ForeignUnusable, foreign, read_object
 
@@ -52,24 +54,55 @@ def ask_json(
     url: str, within_s: float, bytes_max: int, *, body: bytes | None = None, ca_file: str = ""
 ) -> dict[str, Any]:
     """The JSON object that a server answers to a GET, or with a body of JSON to a POST. Raises ForeignUnusable."""
+    headers = {"content-type": "application/json"} if body else {}
+    return _ask(url, within_s, bytes_max, body, headers, ca_file, urllib.request.HTTPRedirectHandler())
+
+
+def post_form(
+    url: str,
+    fields: Mapping[str, str],
+    within_s: float,
+    bytes_max: int,
+    *,
+    headers: Mapping[str, str],
+    ca_file: str = "",
+) -> dict[str, Any]:
+    """The JSON object that a server answers to a form. Redirects are refused: a form may carry secrets.
+
+    Raises ForeignUnusable; its cause is an HTTPError if the server refused the form.
+    """
+    return _ask(
+        url, within_s, bytes_max, urlencode(fields).encode(), {"accept": "application/json", **headers}, ca_file
+    )
+
+
+def _ask(
+    url: str,
+    within_s: float,
+    bytes_max: int,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    ca_file: str,
+    *more: urllib.request.BaseHandler,
+) -> dict[str, Any]:
     if not url.startswith(SCHEMES):
         raise ForeignUnusable(f"{url[:200]} is no address of the web")
     with foreign(url[:200]):
-        request = urllib.request.Request(url, body, {"content-type": "application/json"} if body else {})  # noqa: S310 - looked at above
-        with _opener(Deadline(within_s), ca_file).open(request) as answer:
+        request = urllib.request.Request(url, body, dict(headers))  # noqa: S310 - looked at above
+        with _opener(Deadline(within_s), ca_file, more).open(request) as answer:
             return read_object(answer.read(bytes_max + 1), bytes_max)
 
 
-def _opener(until: Deadline, ca_file: str) -> urllib.request.OpenerDirector:
-    """urllib's, with its proxies and redirects, but for nothing except the web."""
+def _opener(until: Deadline, ca_file: str, more: Iterable[urllib.request.BaseHandler]) -> urllib.request.OpenerDirector:
+    """urllib's, with its proxies, but for nothing except the web."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
         urllib.request.UnknownHandler(),
         _Web(until, ca_file),
         urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPRedirectHandler(),
         urllib.request.HTTPErrorProcessor(),
+        *more,
     ):
         opener.add_handler(handler)
     return opener
