@@ -68,6 +68,7 @@ FOR_KAFKA: Final = (
     ("confluent-kafka, from PyPI", "Apache-2.0"),
     ("librdkafka, in its wheel", "BSD-2-Clause"),
 )
+FOR_DLT: Final = (("dlt, from PyPI", "Apache-2.0"),)
 IN_THE_TESTS: Final = (
     ("axe-core, from the package axe-core-python", "MPL-2.0"),
     ("rest-catalog-open-api.yaml of Apache Iceberg", "Apache-2.0"),
@@ -120,6 +121,7 @@ def document() -> str:
         ("## Beside Spark in the worker's image", IN_THE_WORKER),
         ("## Where a machine has no Java, compiler or Maven", FOR_MACHINES_WITHOUT),
         ("## For `laketx ingest kafka`, beside packages above", FOR_KAFKA),
+        ("## For pipelines of dlt, beside packages above and those that dlt requires", FOR_DLT),
         ("## In the tests alone", IN_THE_TESTS),
     )
     for title, table in parts:

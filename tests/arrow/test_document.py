@@ -68,3 +68,11 @@ def test_the_page_of_change_streams_says_what_happens(tmp_path: Path) -> None:
             says = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
             assert play(tmp_path, block).splitlines() == says
             assert says
+
+
+def test_the_page_of_dlt_says_what_happens(tmp_path: Path) -> None:
+    found = blocks("docs/dlt.md")
+    says = [one for block in found for one in re.findall(r"^    print\(.*\)  # (.*)$", block, re.MULTILINE)]
+    quiet = f"import os\nos.environ.update(DLT_DATA_DIR={str(tmp_path)!r}, RUNTIME__DLTHUB_TELEMETRY='false')"
+    assert play(tmp_path, quiet, *found).splitlines() == says
+    assert says

@@ -25,6 +25,7 @@ EXTRAS = (
     "arrow",
     "views",
     "kafka",
+    "dlt",
     "spark",
     "iceberg",
     "imports",

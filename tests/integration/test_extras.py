@@ -45,8 +45,10 @@ WHOLE = {
     "imports": ("worker.imports",),
     "views": (*BOTH_ENGINES, "worker.views"),
     "kafka": BOTH_ENGINES,
+    "dlt": BOTH_ENGINES,
 }
 KAFKA = {"confluent_kafka"}  # a command of its own
+DLT = {"dlt"}  # a package of its own
 SPARK = {"pyspark", "py4j", "prompt_toolkit"}  # an interactive SQL shell is one of Spark
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
@@ -80,7 +82,8 @@ def test_what_is_imported_is_what_the_extra_brings(extra: str, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     missing = {name: set(modules) for name, modules in json.loads(done.stdout).items()}
     if extra in WHOLE:
-        assert set(missing) <= {*(SPARK if extra != "spark" else ()), *(KAFKA if extra != "kafka" else ())}
+        others = {"spark": SPARK, "kafka": KAFKA, "dlt": DLT}
+        assert set(missing) <= {name for other, names in others.items() if other != extra for name in names}
     else:
         assert missing == {name: modules for name, modules in OPTIONAL.items() if name not in BRINGS.get(extra, ())}
 

@@ -1,4 +1,4 @@
-"""Bugs of change streams and of what follows them."""
+"""Bugs of change streams, of what follows them, and of loads by dlt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from tests.plant.bug import Bug
 CHANGES = "worker/arrow/write/change_streams.py"
 DEBEZIUM = "worker/formats/debezium.py"
 KAFKA = "laketx/commands/kafka_consumer.py"
+DLT_CHAINS = "laketx/dlt/chains.py"
+DLT_MERGES = "laketx/dlt/merges.py"
 HISTORIES = ("tests/arrow/test_change_streams.py", "-k", "any_history")
 
 BUGS: Final = (
@@ -59,5 +61,28 @@ BUGS: Final = (
         KAFKA,
         (("                other_apps=apps,\n", ""),),
         own_tests=("tests/arrow/test_ingest_kafka.py", "-k", "operation_and_sequence"),
+    ),
+    Bug(
+        "a load of dlt that is tried again counts twice",
+        DLT_CHAINS,
+        (("            if keys.num_rows:\n                raise _AlreadyCommittedError\n", ""),),
+        own_tests=("tests/arrow/test_dlt.py", "-k", "committed_again"),
+    ),
+    Bug(
+        "rows that are nested in a replaced row stay",
+        DLT_MERGES,
+        (
+            (
+                "            removed = _values(old, root.row_key, _root_key(table))\n",
+                "            removed = pl.DataFrame()\n",
+            ),
+        ),
+        own_tests=("tests/arrow/test_dlt.py", "-k", "nested_tables_change"),
+    ),
+    Bug(
+        "a row of a slowly changing dimension that ended counts as active",
+        DLT_MERGES,
+        (("    active = old.filter(pl.col(until).eq_missing(active_until))\n", "    active = old\n"),),
+        own_tests=("tests/arrow/test_dlt.py", "-k", "comes_back"),
     ),
 )
