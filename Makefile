@@ -249,6 +249,10 @@ bench-keys: $(VENV)/.ready-bench ## measure keys across partitions beside keys w
 bench-views: $(VENV)/.ready-bench ## measure refreshes of materialized views; JSON and SCALE as above
 	@$(PY) -m benchmarks.views $(ARGS)
 
+.PHONY: bench-console
+bench-console: $(VENV)/.ready-bench ## measure the console over 100,000 versions and tables; JSON and SCALE as above
+	@$(PY) -m benchmarks.console $(ARGS)
+
 .PHONY: bench-field
 bench-field: $(VENV)/.ready-bench ## measure LakeTX beside DuckLake, deltalake and pyiceberg, without Spark; ARGS="reads changes" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.field $(ARGS)

@@ -179,10 +179,15 @@ class CatalogCalls(Caller):
             yield from page.tables
 
     def list_table_page(
-        self, *, namespace: str = "", page_size: int = PAGE_SIZE, page_token: str = ""
+        self, *, namespace: str = "", name_contains: str = "", page_size: int = PAGE_SIZE, page_token: str = ""
     ) -> catalog_pb2.ListTablesResponse:
-        """One page of tables, for callers that show pages: its token is for the next one."""
-        request = catalog_pb2.ListTablesRequest(page_size=page_size, namespace=namespace, page_token=page_token)
+        """One page of tables, for callers that show pages: its token is for the next one.
+
+        A service of an earlier release does not know `name_contains`, and answers all names.
+        """
+        request = catalog_pb2.ListTablesRequest(
+            page_size=page_size, namespace=namespace, page_token=page_token, name_contains=name_contains
+        )
         return self._call(self._catalog.ListTables, request)
 
     def list_schemas(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.SchemaVersion]:

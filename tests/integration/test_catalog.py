@@ -121,6 +121,38 @@ def test_lists_come_in_pages(client: MetaClient, stubs: Stubs) -> None:
         list(client.list_tables(namespace=fresh("nobody")))
 
 
+def test_tables_are_listed_by_a_part_of_their_name(client: MetaClient, stubs: Stubs) -> None:
+    namespace = fresh("part")
+    client.create_namespace(namespace)
+    for name in ("Orders", "old_orders", "items", "orderly"):
+        client.create_table(orders(f"{namespace}.{name}"))
+    client.drop_table(client.get_table(f"{namespace}.orderly").table_id)
+
+    def listed(part: str, **more: bool) -> list[str]:
+        names, token = [], ""
+        while True:
+            request = catalog_pb2.ListTablesRequest(
+                namespace=namespace, name_contains=part, page_size=1, page_token=token, **more
+            )
+            page = stubs.catalog.ListTables(request)
+            names += [table.name.partition(".")[2] for table in page.tables]
+            token = page.next_page_token
+            if not token:
+                return names
+
+    assert listed("ORDER") == ["Orders", "old_orders"]
+    assert listed("order", include_dropped=True) == ["Orders", "old_orders", "orderly"]
+    assert listed("nothing", include_dropped=True) == []
+    assert len(listed(namespace)) == 3
+    token = stubs.catalog.ListTables(
+        catalog_pb2.ListTablesRequest(namespace=namespace, name_contains="o", page_size=1)
+    ).next_page_token
+    with raises(InvalidError, "PAGE_TOKEN_INVALID"):
+        client._call(stubs.catalog.ListTables, catalog_pb2.ListTablesRequest(namespace=namespace, page_token=token))
+    with raises(InvalidError, "TEXT_TOO_LONG"):
+        client._call(stubs.catalog.ListTables, catalog_pb2.ListTablesRequest(name_contains="x" * 257))
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "é", "x" * 129, "a\x00"])
 def test_names_of_namespaces_are_checked(client: MetaClient, name: str) -> None:
     with raises(InvalidError, "NAME_INVALID"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -239,6 +240,28 @@ def test_what_a_stranger_asks_for_seems_not_to_be_there(lake: Guarded) -> None:
     assert not stranger.call("AdminService/ListPins").pins
     assert not stranger.call("ReadService/ListTags").tags
     assert not stranger.call("AdminService/GetStatus").quotas
+
+
+def test_lists_of_tables_betray_no_name_that_is_hidden(lake: Guarded) -> None:
+    for name in ("aaa.hidden_1", "aaa.seen_1", "aaa.hidden_2", "zzz.hidden_3", "zzz.seen_2"):
+        lake.owner.call("CatalogService/CreateNamespace", name=name[:3], request_id=new_uuid7(), if_not_exists=True)
+        table_id = create(lake.owner, name)
+        if "seen" in name:
+            lake.grant("user:peer", "reader", table_id=table_id)
+    peer = lake.named("peer")
+    seen, token = [], ""
+    while True:
+        page = peer.call("CatalogService/ListTables", page_size=1, page_token=token)
+        assert len(page.tables) == 1 or not page.next_page_token, "no page says that something is left out"
+        seen += [table.name for table in page.tables]
+        token = page.next_page_token
+        assert b"hidden" not in base64.urlsafe_b64decode(token.rpartition(".")[2])
+        if not token:
+            break
+    assert seen == ["aaa.seen_1", "zzz.seen_2"]
+    for part in ("hidden", "aaa.h", "nothing"):
+        page = peer.call("CatalogService/ListTables", name_contains=part, page_size=1)
+        assert (list(page.tables), page.next_page_token) == ([], "")
 
 
 def test_roles_are_inherited_downwards(lake: Guarded) -> None:

@@ -14,12 +14,12 @@ from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.console.charts import WIDTH
 from worker.console.rendering import noun_text
+from worker.console.table_summaries import TableSummaries
 from worker.console.tree_map import TILES_MAX, Item, Tile, tree_map
 from worker.console.visits import Shown, Visit, taken
 
 PAGE_SIZE: Final = 50
-SEARCH_PAGE_SIZE: Final = 1_000
-SEARCHED_MAX: Final = 20_000  # names that one request looks at; a link goes on from there
+SEARCH_CALLS_MAX: Final = 20  # a service of an earlier release answers all names; a link goes on from there
 NAMESPACES_MAX: Final = 500
 ENTRIES_MAX: Final = 100_000
 PARTITIONS_SHOWN: Final = 25
@@ -42,8 +42,6 @@ class Part:
     size: int = 0
     small: int = 0
     hidden: int = 0  # rows that delete sets hide
-    deltas: int = 0
-    inlined: int = 0
 
     def add(self, entry: common_pb2.LiveEntry, small_below: float) -> None:
         if entry.HasField("delete_set"):
@@ -53,9 +51,7 @@ class Part:
         self.files += 1
         self.rows += file.rows
         self.size += file.bytes
-        self.small += not file.inlined and file.bytes < small_below
-        self.deltas += file.kind == common_pb2.FILE_KIND_DELTA
-        self.inlined += file.inlined
+        self.small += file.bytes < small_below and not file.inlined
 
     @property
     def hidden_share(self) -> float:
@@ -85,18 +81,31 @@ class Contents:
     is_cut: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the page of a table shows of its files."""
+
+    whole: Part
+    partitions: int
+    shown: Sequence[Part]
+    tiles: Sequence[Tile]
+    is_cut: bool
+
+
+OVERVIEWS: Final = TableSummaries[Overview]()
+
+
 def show_all(visit: Visit) -> Shown:
     client, namespace, sought = visit.client, visit.text("namespace"), visit.text("q").strip()
     namespaces, more_namespaces = taken(client.list_namespaces(), NAMESPACES_MAX)
     if sought:
-        rows, token, searched = search(client, namespace, sought, visit.text("after"))
+        rows, token = search(client, namespace, sought, visit.text("after"))
     else:
         page = client.list_table_page(namespace=namespace, page_size=PAGE_SIZE, page_token=visit.text("after"))
-        rows, token, searched = list(page.tables), page.next_page_token, 0
+        rows, token = list(page.tables), page.next_page_token
     facts = {
         "tables": rows,
         "next": token,
-        "searched": searched,
         "sought": sought,
         "namespace": namespace,
         "namespaces": [each.name for each in namespaces],
@@ -106,30 +115,28 @@ def show_all(visit: Visit) -> Shown:
     return Shown("tables.html", facts, live="" if sought else "/live/service")
 
 
-def search(
-    client: MetaClient, namespace: str, sought: str, page_token: str
-) -> tuple[list[catalog_pb2.Table], str, int]:
-    """Tables whose names contain the text, the token to go on with, and how many names were looked at."""
+def search(client: MetaClient, namespace: str, sought: str, page_token: str) -> tuple[list[catalog_pb2.Table], str]:
+    """Tables whose names contain the text, and the token to go on with."""
     matches: list[catalog_pb2.Table] = []
-    wanted, searched = sought.lower(), 0
-    while True:
-        page = client.list_table_page(namespace=namespace, page_size=SEARCH_PAGE_SIZE, page_token=page_token)
-        matches += [table for table in page.tables if wanted in table.name.lower()]
-        searched, page_token = searched + len(page.tables), page.next_page_token
-        if not page_token or len(matches) >= PAGE_SIZE or searched >= SEARCHED_MAX:
-            return matches, page_token, searched
+    for _ in range(SEARCH_CALLS_MAX):
+        page = client.list_table_page(
+            namespace=namespace, name_contains=sought, page_size=PAGE_SIZE, page_token=page_token
+        )
+        matches += [table for table in page.tables if sought.lower() in table.name.lower()]
+        page_token = page.next_page_token
+        if not page_token or len(matches) >= PAGE_SIZE:
+            break
+    return matches, page_token
 
 
 def show(visit: Visit) -> Shown:
     table, client = visit.table(), visit.client
-    contents = contents_of(table, client.list_files(table.table_id))
+    overview = OVERVIEWS.of(table, lambda: overview_of(client, table))
     schemas, more_schemas = taken(client.list_schemas(table.table_id), SCHEMAS_MAX)
     tags, more_tags = taken(client.list_tags(table.table_id), TAGS_MAX)
     facts = {
         "table": table,
-        "contents": contents,
-        "shown_partitions": contents.partitions[:PARTITIONS_SHOWN],
-        "tiles": tiles_of(contents.partitions, len(table.partition_columns)),
+        "overview": overview,
         "schemas": list(reversed(schemas)),
         "more_schemas": more_schemas,
         "tags": tags,
@@ -142,6 +149,13 @@ def show(visit: Visit) -> Shown:
     return Shown("table.html", facts, live=f"/live/tables/{table.table_id}")
 
 
+def overview_of(client: MetaClient, table: catalog_pb2.Table) -> Overview:
+    contents = contents_of(table, client.list_files(table.table_id, version=table.head_version))
+    partitions = contents.partitions
+    tiles = tiles_of(partitions, len(table.partition_columns))
+    return Overview(contents.whole, len(partitions), partitions[:PARTITIONS_SHOWN], tiles, contents.is_cut)
+
+
 def file_bytes_target(table: catalog_pb2.Table) -> int:
     text = table.properties.get("write.file_bytes_target", "")
     return int(text) if text.isdecimal() else FILE_BYTES_TARGET
@@ -151,16 +165,22 @@ def contents_of(table: catalog_pb2.Table, entries: Iterable[common_pb2.LiveEntry
     """Sums of the entries, by partition the largest first."""
     types, small_below = types_of(table), SMALL_SHARE * file_bytes_target(table)
     whole, seen = Part(""), 0
-    parts: dict[str, Part] = {}
+    by_name: dict[str, Part] = {}
+    by_bytes: dict[bytes, Part] = {}  # a name is made once for each partition, not for each of its files
     reader = iter(entries)
     for entry in islice(reader, ENTRIES_MAX):
         seen += 1
         partition = entry.delete_set.partition if entry.HasField("delete_set") else entry.file.partition
-        name = partition_text(partition, types)
-        whole.add(entry, small_below)
-        parts.setdefault(name, Part(name)).add(entry, small_below)
+        raw = partition.SerializeToString()
+        part = by_bytes.get(raw)
+        if part is None:
+            name = partition_text(partition, types)
+            part = by_bytes[raw] = by_name.setdefault(name, Part(name))
+        part.add(entry, small_below)
+    for part in by_name.values():
+        whole.take(part)
     is_cut = seen == ENTRIES_MAX and next(reader, None) is not None
-    return Contents(whole, sorted(parts.values(), key=lambda part: (-part.size, part.name)), is_cut)
+    return Contents(whole, sorted(by_name.values(), key=lambda part: (-part.size, part.name)), is_cut)
 
 
 def tiles_of(partitions: Sequence[Part], columns: int) -> list[Tile]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from metaservice.cli.values import to_second, when
+from metaservice.cli.values import to_second
 from protos.laketx.v1 import common_pb2, read_pb2
 from worker.console.charts import WIDTH, Mark, Tick, scaled
-from worker.console.visits import Shown, Visit, taken
+from worker.console.history_strip import strip_of, tick_text
+from worker.console.visits import PageError, Shown, Visit, taken
 
 PAGE_SIZE: Final = 100
 LOGICAL_Y: Final = 34
@@ -18,8 +19,8 @@ SERVICE_Y: Final = 84
 MARK_SIZE: Final = 6
 MARGIN: Final = 14
 TICKS: Final = 5
-DAY_US: Final = 86_400_000_000
-FINE_US: Final = 20_000_000
+SECOND_US: Final = 1_000_000
+LAST: Final = {"minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800, "month": 2_592_000}  # in seconds
 SERVICES: Final = (
     common_pb2.OPERATION_MINOR_COMPACT,
     common_pb2.OPERATION_MAJOR_COMPACT,
@@ -40,31 +41,46 @@ class Lanes:
 def show(visit: Visit) -> Shown:
     """A page of versions, newest first. Pages go on by version, so that new commits move nothing."""
     table, before, after = visit.table(), visit.number("before"), visit.number("after")
+    since_us, until_us = times_of(visit)
     kind = visit.text("kind")
-    wanted = read_pb2.VersionFilter(logical_only=kind == "logical")
+    wanted = read_pb2.VersionFilter(logical_only=kind == "logical", from_time_us=since_us, to_time_us=until_us)
     if kind == "services":
         wanted.operations.extend(SERVICES)
     if before is not None:
         wanted.to_version = max(before - 1, 0)
     elif after is not None:
         wanted.to_version = after + PAGE_SIZE
-    versions, has_older = taken(
-        visit.client.list_versions(table.table_id, wanted=wanted, page_size=PAGE_SIZE), PAGE_SIZE
-    )
+    listed = visit.client.list_versions(table.table_id, wanted=wanted, page_size=PAGE_SIZE + 1)
+    versions, has_older = taken(listed, PAGE_SIZE)
+    is_newest = before is None and after is None
     facts = {
         "table": table,
         "versions": versions,
         "lanes": lanes_of(table.table_id, versions),
+        "strip": strip_of(visit.client, table, since_us, until_us) if is_newest else None,
+        "range": {name: visit.text(name) for name in ("last", "since", "until")},
+        "lengths": list(LAST),
         "older": versions[-1].version if versions and has_older else None,
-        "newer": versions[0].version if versions and versions[0].version < table.head_version else None,
+        "newer": versions[0].version if versions and not is_newest else None,
         "kind": kind if kind in ("logical", "services") else "",
         "before": before,
         "services": SERVICES,
         "tab": "timeline",
         "now_us": visit.now_us,
     }
-    is_newest = before is None and after is None
     return Shown("timeline.html", facts, live=f"/live/tables/{table.table_id}" if is_newest else "")
+
+
+def times_of(visit: Visit) -> tuple[int | None, int | None]:
+    """The range of time that is asked for; None: without an end."""
+    last, since_us, until_us = visit.text("last"), visit.number("since"), visit.number("until")
+    if last and last not in LAST:
+        raise PageError(400, f"There is no range of one {last}", f"It is one of {', '.join(LAST)}.")
+    if since_us is not None and until_us is not None and since_us > until_us:
+        raise PageError(400, "The range ends before it begins", "Correct the address, or go back.")
+    if last:
+        return max(visit.now_us - LAST[last] * SECOND_US, 0), None
+    return since_us, until_us
 
 
 def lanes_of(table_id: str, versions: Sequence[read_pb2.Version]) -> Lanes:
@@ -87,11 +103,3 @@ def lanes_of(table_id: str, versions: Sequence[read_pb2.Version]) -> Lanes:
     ]
     kinds = Counter(mark.kind for mark in marks)
     return Lanes(marks, ticks, kinds["logical"], kinds["service"])
-
-
-def tick_text(time_us: int, span_us: int) -> str:
-    """Thousandths within seconds, seconds within a day, days beyond."""
-    text = when(time_us)
-    if span_us > DAY_US:
-        return text[5:16]
-    return text[11:23] if span_us < FINE_US else text[11:19]

@@ -108,6 +108,14 @@ class Authorizer:
         facts = {name: value for name, value in error.facts.items() if name != HINT}
         return MetaError(error.kind, error.reason, **facts)
 
+    def reads(self, context: grpc.ServicerContext) -> Callable[[str, str], bool] | None:
+        """Whether whoever makes this call may read a table, by its name and id; None: everybody may."""
+        who = self.identify("", context)
+        if who is ANYBODY:
+            return None
+        caller = self.caller(who)
+        return lambda name, table_id: caller.on_named(name, table_id) >= Role.READER
+
     def maker(self, context: grpc.ServicerContext) -> Maker:
         """Who makes something in this call."""
         return Maker(self, self.identify("", context), self._access)

@@ -79,7 +79,8 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         if namespace:
             wire_catalog.namespace_name(namespace)
             self._ask(lambda: self._calls.catalog.namespaces.get(namespace))
-        filters = ("tables", namespace, str(request.include_dropped))
+        contains = wire.text(request.name_contains, "name_contains", 256)
+        filters = ("tables", namespace, str(request.include_dropped), *([contains] if contains else []))
         start = bound_start(request.page_token, *filters)
         kind, after = start[:1], start[1:]
         if start and not _is_place(kind, after):
@@ -87,7 +88,9 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         tables: list[pb.Table] = []
         place, last_live, room = b"", "", Room()
         if kind != DROPPED:
-            live, following = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
+            live, following = self._calls.catalog.tables.list_live(
+                namespace, after.decode(), size, contains, self._gate.reads(context)
+            )
             imported = self._calls.reads.imported(one for _, one in live) if request.with_imports else set()
             listed = (answers.table(one, has_imports=one.meta.table_id in imported) for _, one in live)
             tables = list(fitting(listed, room))
@@ -99,6 +102,7 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
             rest = size - len(tables)
             from_id = after if kind == DROPPED else b""
             dropped, last = self._calls.catalog.tables.list_dropped(namespace, from_id, rest)
+            dropped = [gone for gone in dropped if contains.lower() in gone.table.meta.name.lower()]
             shown = list(fitting(map(_dropped_table, dropped), room))
             if dropped and not shown:  # the live ones have filled the page
                 place = LIVE + last_live.encode()

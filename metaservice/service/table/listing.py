@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
@@ -20,6 +20,8 @@ from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_table
 
 HOUR_US = 3_600_000_000
+
+Reads = Callable[[str, str], bool]  # whether somebody may read a table, by its name and id
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +42,31 @@ class Tables:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
-    def list_live(self, namespace: str, after: str, count: int) -> tuple[list[tuple[str, TableView]], str]:
+    def list_live(
+        self, namespace: str, after: str, count: int, contains: str = "", reads: Reads | None = None
+    ) -> tuple[list[tuple[str, TableView]], str]:
         """Live tables by name, and the name after which to continue; empty at the end.
 
-        The result may be shorter than the page although more follow: tables come and go during the listing.
+        `contains` is a part of their names. `reads` says which tables the caller may know of: no other one is named, as
+        the place to continue neither. The result may be shorter than the page although more follow: tables come and go
+        during the listing.
         """
-        state = self._decider.state
+        state, part = self._decider.state, contains.lower()
         prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
-        shown = (name for name in state.views.names() if name > after and name.startswith(prefix))
-        names = nsmallest(count, (name for name in shown if not is_unborn(name) and not branch_of(name)))
+        all_names = state.views.names()
+        fitting = (name for name in all_names if name > after and name.startswith(prefix) and part in name.lower())
+        shown = (name for name in fitting if not is_unborn(name) and not branch_of(name))
+        if reads is None:
+            names = nsmallest(count, shown)
+        else:
+            names = list(islice((name for name in sorted(shown) if self._reads(reads, name)), count))
         found = [(name, state.views.find_by_name(name)) for name in names]
         live = [(name, table) for name, table in found if table is not None]
         return live, names[-1] if len(names) == count else ""
+
+    def _reads(self, reads: Reads, name: str) -> bool:
+        table = self._decider.state.views.find_by_name(name)
+        return table is not None and reads(name, table.meta.table_id)
 
     def list_dropped(self, namespace: str, after: bytes, count: int) -> tuple[list[Dropped], bytes]:
         """Dropped tables by id, and where to continue; empty at the end. Examines a bounded number."""

@@ -571,6 +571,7 @@ class ListTablesRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     INCLUDE_DROPPED_FIELD_NUMBER: _builtins.int
     WITH_IMPORTS_FIELD_NUMBER: _builtins.int
+    NAME_CONTAINS_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """The most items to return; 0: 100."""
     page_token: _builtins.str
@@ -581,6 +582,8 @@ class ListTablesRequest(_message.Message):
     """Also list dropped tables that can be undropped, after the others."""
     with_imports: _builtins.bool
     """Say of each table that is not dropped whether it has external files."""
+    name_contains: _builtins.str
+    """Only tables with this text in their name, case-insensitive. Services of earlier releases ignore it."""
     def __init__(
         self,
         *,
@@ -589,10 +592,11 @@ class ListTablesRequest(_message.Message):
         namespace: _builtins.str = ...,
         include_dropped: _builtins.bool = ...,
         with_imports: _builtins.bool = ...,
+        name_contains: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_dropped", b"include_dropped", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "with_imports", b"with_imports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_dropped", b"include_dropped", "name_contains", b"name_contains", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "with_imports", b"with_imports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -89,4 +89,10 @@ BUGS: Final = (
         (("is_changed = table.create_time_us <= branch.time_us < table", "is_changed = branch.time_us > table"),),
         own_tests=("tests/console/test_pages.py", "-k", "retention_shows"),
     ),
+    Bug(
+        "a list of tables names those that its caller may not read, as the place to go on",
+        "metaservice/rpc/services/catalog.py",
+        (("contains, self._gate.reads(context)", "contains, None"),),
+        own_tests=("tests/integration/test_rights.py", "-k", "betray"),
+    ),
 )
