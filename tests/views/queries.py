@@ -64,14 +64,17 @@ class Queries:
     def select(self, depth: int, kinds: Sequence[str] | None) -> tuple[str, list[str]]:
         """A SELECT with columns of these kinds."""
         rows, columns = self._from(depth)
-        where = f" WHERE {self._condition(columns)}" if self._rng.random() < 0.4 else ""
+        conditions = [self._condition(columns)] if self._rng.random() < 0.4 else []
+        if self._rng.random() < 0.25:
+            conditions.append(self._subquery_condition(columns, depth))
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         mode = self._rng.choice(["plain", "plain", "distinct", "group", "group", "having"])
         if kinds is None and self._rng.random() < 0.3:
             return self._totals(rows + where, columns)
         wanted = list(kinds or self._rng.choices(["int", "int", "text", "float"], k=self._rng.randint(1, 3)))
         if mode in ("group", "having"):
             return self._grouped(rows + where, columns, wanted, having=mode == "having")
-        outputs = [f"{self._expression(columns, kind)} AS c{at}" for at, kind in enumerate(wanted)]
+        outputs = [f"{self._output(columns, kind)} AS c{at}" for at, kind in enumerate(wanted)]
         return f"SELECT {'DISTINCT ' if mode == 'distinct' else ''}{', '.join(outputs)} FROM {rows}{where}", wanted
 
     def _grouped(self, rows: str, columns: list[Column], wanted: list[str], *, having: bool) -> tuple[str, list[str]]:
@@ -168,3 +171,36 @@ class Queries:
         if column.kind == "text":
             return self._rng.choice([f"{column.text} LIKE 'v%'", f"{column.text} IS NOT NULL", f"{column.text} <> 'u'"])
         return self._rng.choice([f"{column.text} > 0", f"{column.text} IS NULL", f"NOT ({column.text} >= 2)"])
+
+    # -- subqueries
+
+    def _output(self, columns: list[Column], kind: str) -> str:
+        if self._rng.random() > 0.12 or kind == "text":
+            return self._expression(columns, kind)
+        inner, own, where = self._correlated(columns)
+        value = self._aggregate(own, kind) if self._rng.random() < 0.8 else f"{self._aggregate(own, kind)} + 1"
+        return f"(SELECT {value} FROM {inner} WHERE {where})"
+
+    def _subquery_condition(self, columns: list[Column], depth: int) -> str:
+        inner, own, where = self._correlated(columns)
+        exists = f"EXISTS (SELECT 1 FROM {inner} WHERE {where})"
+        kind = self._rng.choice(["int", "int", "text"])
+        value, of = self._expression(columns, kind), self._expression(own, kind)
+        plain = f" WHERE {self._condition(own)}" if self._rng.random() < 0.5 else ""
+        is_in = f"{value} IN (SELECT {of} FROM {inner}{self._rng.choice([plain, f' WHERE {where}'])})"
+        if self._rng.random() < 0.3:
+            inner, own = self._relation(depth - 1)
+            is_in = f"{value} IN (SELECT {self._expression(own, kind)} FROM {inner})"
+        text = self._rng.choice([exists, is_in, is_in])
+        return self._rng.choice(
+            [text, f"NOT {text}", f"NOT {text}", f"({text} OR {self._condition(columns)})", f"({text}) IS NOT TRUE"]
+        )
+
+    def _correlated(self, columns: list[Column]) -> tuple[str, list[Column], str]:
+        """A relation, its columns, and a condition over them and the rows around it."""
+        inner, own = self._relation(0)
+        kind = self._rng.choice(["int", "int", "text"])
+        outer = self._rng.choice([column for column in columns if column.kind == kind] or [Column("1", "int")])
+        equal = f"{self._expression(own, outer.kind)} = {outer.text}"
+        more = self._rng.choice(["", "", f" AND {self._condition(own)}"])
+        return inner, own, f"{equal}{more}"

@@ -10,7 +10,9 @@ A bag of rows with signed multiplicities N is a difference of bags: the query at
 
     a filter, a projection, UNION ALL   of the difference itself
     A JOIN B                            (difference of A) JOIN B(to), and A(from) JOIN (difference of B)
-    GROUP BY, outer joins               the keys in the difference: their rows at `to`, minus their rows at `from`
+    A LEFT, SEMI or ANTI JOIN B         (difference of A) JOIN B(to), and of the keys in the difference of B the rows of
+                                        A(from): joined with B(to), minus joined with B(from)
+    GROUP BY, FULL JOIN                 the keys in the difference: their rows at `to`, minus their rows at `from`
 """
 
 from __future__ import annotations
@@ -190,6 +192,8 @@ class _Texts:
                 return _union([self._delta_or_none(child) for child in children])
             case Join(kind="INNER"):
                 return self._inner_join(operator)
+            case Join(kind="FULL"):
+                return self._full_join(operator)
             case Join():
                 return self._other_join(operator)
             case Aggregate():
@@ -211,27 +215,59 @@ class _Texts:
         return _union(parts)
 
     def _other_join(self, operator: Join) -> str:
-        lefts = ", ".join(f"{left} AS k{at}" for at, (left, _) in enumerate(operator.keys))
-        rights = ", ".join(f"{right} AS k{at}" for at, (_, right) in enumerate(operator.keys))
+        """The difference of a join that keeps the rows of one side, each with what the other side has for its keys.
+
+        What came and went on the side that is kept is joined as it is. Of its other rows, those whose keys changed on
+        the other side are joined again.
+        """
+        is_right = operator.kind == "RIGHT"
+        kept, other = (operator.right, operator.left) if is_right else (operator.left, operator.right)
+        pairs = [(right, left) if is_right else (left, right) for left, right in operator.keys]
+        kept_keys, other_keys = [key for key, _ in pairs], [key for _, key in pairs]
+        came, moved = self.delta(kept), self.delta(other)
+        keys: list[str] = []
+        if came is not None:
+            came = f"SELECT * FROM {self._step('rows', came)}"
+            keys.append(self._step("keys", f"SELECT DISTINCT {_numbered(kept_keys)} FROM ({came})"))
+        if moved is not None:
+            names = _names(columns_of(other))
+            net = f"SELECT {names} FROM ({moved}) GROUP BY {names} HAVING SUM({N}) <> 0"
+            typed = f"SELECT {_numbered(kept_keys)} FROM ({self.at(kept, NONE)})"
+            keys.append(self._step("keys", f"SELECT {_numbered(other_keys)} FROM ({net}) UNION {typed}"))
+        every = (
+            keys[0] if len(keys) == 1 else self._step("keys", " UNION ".join(f"SELECT * FROM {each}" for each in keys))
+        )
+
+        def joined(rows: str, side: str, among: str, n: str) -> str:
+            others = self._among(other, side, among, other_keys)
+            return self._join(operator, *((others, rows) if is_right else (rows, others)), f", {n} AS {N}")
+
+        parts = [] if came is None else [joined(came, TO, every, f"{'r' if is_right else 'l'}.{N}")]
+        if moved is not None:
+            rows = f"SELECT * FROM {self._step('rows', self._among(kept, FROM, keys[-1], kept_keys))}"
+            parts += [joined(rows, TO, every, "1"), joined(rows, FROM, keys[-1], "-1")]
+        return _union(parts)
+
+    def _full_join(self, operator: Join) -> str:
+        lefts, rights = [left for left, _ in operator.keys], [right for _, right in operator.keys]
         sides = ((self.delta(operator.left), lefts), (self.delta(operator.right), rights))
-        changed = [f"SELECT {keys} FROM ({text})" for text, keys in sides if text is not None]
-        keys = self._step(f"SELECT DISTINCT * FROM ({_union(changed)})")
+        changed = [f"SELECT {_numbered(keys)} FROM ({text})" for text, keys in sides if text is not None]
+        keys = self._step("keys", f"SELECT DISTINCT * FROM ({_union(changed)})")
 
         def joined(side: str) -> str:
-            left = self._among(operator.left, side, keys, [left for left, _ in operator.keys])
-            right = self._among(operator.right, side, keys, [right for _, right in operator.keys])
-            return self._join(operator, left, right)
+            left = self._among(operator.left, side, keys, lefts)
+            return self._join(operator, left, self._among(operator.right, side, keys, rights))
 
         return _subtracted(operator, joined(TO), joined(FROM))
 
     def _groups(self, operator: Aggregate) -> str:
         if not operator.keys:
             return _subtracted(operator, self.at(operator, TO), self.at(operator, FROM))
-        named = ", ".join(f"{text} AS k{at}" for at, (text, _) in enumerate(operator.keys))
+        named = _numbered([text for text, _ in operator.keys])
         if self._some is not None and self._some.aggregate is operator:
-            keys = self._step(f"SELECT * FROM {quoted(self._some.relation)}")
+            keys = self._step("keys", f"SELECT * FROM {quoted(self._some.relation)}")
         else:
-            keys = self._step(f"SELECT DISTINCT {named} FROM ({self.delta(operator.child)})")
+            keys = self._step("keys", f"SELECT DISTINCT {named} FROM ({self.delta(operator.child)})")
 
         def grouped(side: str) -> str:
             rows = self._among(operator.child, side, keys, [text for text, _ in operator.keys])
@@ -242,18 +278,19 @@ class _Texts:
     def _among(self, operator: Operator, side: str, keys: str, expressions: Sequence[str]) -> str:
         """The rows whose keys are among those; NULL is a key like others."""
         before = Counter(self._uses)
+        step = next(at for at, (name, _) in enumerate(self.steps) if name == keys)
         rows = self.at(operator, side)
         for at, text in enumerate(expressions):
             column = origin(operator, text)
             place = None if column is None else self._place(column[0], side)
             if column is not None and place is not None and self._uses[place] - before[place] == 1:
-                self._restricted.setdefault(place, []).append((column[1], len(self.steps) - 1, at))
+                self._restricted.setdefault(place, []).append((column[1], step, at))
                 break
         equal = " AND ".join(f"{text} IS NOT DISTINCT FROM {keys}.k{at}" for at, text in enumerate(expressions))
         return f"SELECT rows.* FROM ({rows}) AS rows SEMI JOIN {keys} ON {equal}"
 
-    def _step(self, text: str) -> str:
-        name = f"keys_{len(self.steps) + 1}"
+    def _step(self, what: str, text: str) -> str:
+        name = f"{what}_{len(self.steps) + 1}"
         self.steps.append((name, text))
         return name
 
@@ -284,6 +321,10 @@ def _subtracted(operator: Operator, after: str, before: str) -> str:
 
 def _union(parts: Collection[str]) -> str:
     return " UNION ALL ".join(f"({part})" for part in parts)
+
+
+def _numbered(keys: Sequence[str]) -> str:
+    return ", ".join(f"{text} AS k{at}" for at, text in enumerate(keys))
 
 
 def _names(names: Collection[str]) -> str:

@@ -16,6 +16,10 @@ DIALECT: Final = "duckdb"
 LAKE: Final = "lake:"  # marks the lake's tables among the names of a query
 
 
+class NoRule(Exception):  # noqa: N818 - never leaves this package
+    """This part of a query has no rule: the query is computed as a whole."""
+
+
 class Work(IntEnum):
     """What a change of the sources costs an operator, from little to much."""
 

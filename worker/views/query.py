@@ -8,9 +8,8 @@ Names are those of DuckDB: their case means nothing, and columns of views are in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import sqlglot
 from sqlglot import exp
@@ -21,39 +20,8 @@ from sqlglot.optimizer.qualify import qualify
 from worker.views.averages import split_averages
 from worker.views.delta import N
 from worker.views.functions import check_functions, refused
-from worker.views.operators import (
-    DIALECT,
-    LAKE,
-    Aggregate,
-    Filter,
-    Join,
-    Opaque,
-    Operator,
-    Project,
-    Scan,
-    UnionAll,
-    columns_of,
-    quoted,
-)
-
-KNOWN_CLAUSES: Final = frozenset(
-    [
-        "expressions",
-        "from_",
-        "joins",
-        "where",
-        "group",
-        "having",
-        "distinct",
-        "with_",
-        "order",
-        "limit",
-        "offset",
-        "kind",
-        "hint",
-    ]
-)
-AGGREGATES: Final = (exp.AggFunc, exp.Filter, exp.WithinGroup)
+from worker.views.operator_builder import OperatorBuilder
+from worker.views.operators import DIALECT, LAKE, NoRule, Opaque, Operator, Project, columns_of, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +41,6 @@ class Query:
     operator: Operator
     columns: tuple[str, ...]
     uses: Mapping[str, tuple[str, ...]]
-
-
-class _Whole(Exception):  # noqa: N818 - never leaves this module
-    """This part of a query has no rule: the query is computed as a whole."""
 
 
 # -- parsing -----------------------------------------------------------------------------------------------------------
@@ -139,11 +103,11 @@ def analyse(statement: Statement, schemas: Mapping[str, Mapping[str, str]]) -> Q
     names = _output_names(tree)
     uses = _uses(tree, schemas)
     try:
-        built = _Builder(uses).query(tree, {})
+        built = OperatorBuilder(uses).query(tree, {})
         operator: Operator = Project(
             built, tuple((quoted(inner), name) for inner, name in zip(columns_of(built), names, strict=True))
         )
-    except _Whole as whole:
+    except NoRule as whole:
         text = tree.sql(dialect=DIALECT)
         operator = Opaque(text, tuple(uses), names, str(whole))
     return Query(canonical, operator, names, uses)
@@ -210,191 +174,3 @@ def _uses(tree: exp.Query, schemas: Mapping[str, Mapping[str, str]]) -> dict[str
         used = tuple(name for name in columns if any((alias, name) in named for alias in of))
         uses[source] = used or tuple(columns[:1])
     return uses
-
-
-# -- operators ---------------------------------------------------------------------------------------------------------
-
-
-class _Builder:
-    """Builds operators from a qualified query. Names that begin with a dot are the builder's own."""
-
-    def __init__(self, uses: Mapping[str, tuple[str, ...]]) -> None:
-        self._uses = uses
-        self._numbers = 0
-
-    def query(self, node: exp.Expr, ctes: Mapping[str, exp.Query]) -> Operator:
-        query = node.unnest() if isinstance(node, exp.Subquery) else node
-        with_ = query.args.get("with_")
-        if with_ is not None:
-            ctes = {**ctes, **{cte.alias: cte.this for cte in with_.expressions}}
-        if query.args.get("limit") is not None or query.args.get("offset") is not None:
-            raise _Whole("LIMIT has no key to restrict by")
-        if isinstance(query, exp.Union):
-            return self._union(query, ctes)
-        if isinstance(query, exp.Select):
-            return self._select(query, ctes)
-        raise _Whole(f"{type(query).__name__.upper()} has no rule yet")
-
-    def _name(self) -> str:
-        self._numbers += 1
-        return f".{self._numbers}"
-
-    def _union(self, query: exp.Union, ctes: Mapping[str, exp.Query]) -> Operator:
-        sides = [self.query(side, ctes) for side in (query.this, query.expression)]
-        if query.args.get("by_name"):
-            raise _Whole("UNION BY NAME has no rule yet")
-        prefix = self._name()
-        names = [f"{prefix}.{_short(name)}" for name in columns_of(sides[0])]
-        if len(columns_of(sides[1])) != len(names):
-            raise refused("the parts of a UNION have different numbers of columns")
-        pairs = [zip(map(quoted, columns_of(side)), names, strict=True) for side in sides]
-        whole = UnionAll(tuple(Project(side, tuple(columns)) for side, columns in zip(sides, pairs, strict=True)))
-        return _distinct(whole, self._name()) if query.args.get("distinct") else whole
-
-    def _select(self, select: exp.Select, ctes: Mapping[str, exp.Query]) -> Operator:
-        unknown = {name for name, value in select.args.items() if value and name not in KNOWN_CLAUSES}
-        if unknown or select.args.get("kind"):
-            raise _Whole(f"{', '.join(sorted(unknown)) or 'this SELECT'} has no rule yet".upper())
-        from_ = select.args.get("from_")
-        if from_ is None:
-            raise _Whole("a SELECT without FROM has no rule")
-        rows = self._relation(from_.this, ctes)
-        for join in select.args.get("joins") or ():
-            rows = self._joined(rows, join, ctes)
-        where = select.args.get("where")
-        if where is not None:
-            rows = Filter(rows, self._text(where.this))
-        outputs = [(output.unalias(), output.alias_or_name) for output in select.expressions]
-        rows, texts = self._grouped(select, rows, [output for output, _ in outputs])
-        prefix = self._name()
-        names = [f"{prefix}.{name}" for _, name in outputs]
-        if len(set(names)) < len(names):
-            raise refused("two columns of a query have one name: rename one with AS")
-        projected = Project(rows, tuple(zip(texts, names, strict=True)))
-        return _distinct(projected, self._name()) if select.args.get("distinct") else projected
-
-    def _relation(self, node: exp.Expr, ctes: Mapping[str, exp.Query]) -> Operator:
-        alias = node.alias_or_name
-        if node.args.get("joins") or node.args.get("pivots") or node.args.get("laterals"):
-            raise _Whole("nested joins and pivots have no rule yet")
-        if isinstance(node, exp.Table) and node.name.startswith(LAKE):
-            source = node.name.removeprefix(LAKE)
-            return Scan(source, tuple((name, f"{alias}.{name}") for name in self._uses[source]))
-        if isinstance(node, exp.Table):
-            inner = self.query(ctes[node.name], {name: cte for name, cte in ctes.items() if name != node.name})
-        elif isinstance(node, exp.Subquery):
-            inner = self.query(node.this, ctes)
-        else:
-            raise _Whole(f"{type(node).__name__.lower()} in FROM has no rule yet")
-        names = [_short(name) for name in columns_of(inner)]
-        if isinstance(node.args.get("alias"), exp.TableAlias) and node.args["alias"].columns:
-            names = [column.name for column in node.args["alias"].columns]
-        pairs = zip(columns_of(inner), names, strict=True)
-        return Project(inner, tuple((quoted(name), f"{alias}.{short}") for name, short in pairs))
-
-    def _joined(self, left: Operator, join: exp.Join, ctes: Mapping[str, exp.Query]) -> Operator:
-        side, kind = (join.side or "").upper(), (join.kind or "").upper()
-        if join.method or join.args.get("using") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
-            raise _Whole(f"{join.method or ''} {side} {kind} JOIN has no rule yet".strip())
-        right = self._relation(join.this, ctes)
-        on = join.args.get("on")
-        word = side or (kind if kind in ("SEMI", "ANTI") else "INNER")
-        if len(set(columns_of(left)) | set(columns_of(right))) < len(columns_of(left)) + len(columns_of(right)):
-            raise refused("two tables of a join have one name: give them aliases")
-        keys = tuple(_equal_keys(on, set(columns_of(left)), set(columns_of(right)), self._text))
-        if word != "INNER" and not keys:
-            raise _Whole(f"a {word} JOIN without equal columns has no key to restrict by")
-        return Join(word, left, right, "TRUE" if on is None else self._text(on), keys)
-
-    def _grouped(self, select: exp.Select, rows: Operator, outputs: Sequence[exp.Expr]) -> tuple[Operator, list[str]]:
-        """The rows grouped if the SELECT groups them, and the texts of its outputs over them."""
-        group, having = select.args.get("group"), select.args.get("having")
-        conditions = [] if having is None else [having.this]
-        calls = [call for part in (*outputs, *conditions) for call in _aggregates(part)]
-        if group is None and not calls and having is None:
-            return rows, [self._text(output) for output in outputs]
-        if group is not None and {name for name, value in group.args.items() if value} - {"expressions", "all"}:
-            raise _Whole("grouping sets have no rule yet")
-        keys = [] if group is None else list(group.expressions)
-        if group is not None and group.args.get("all"):
-            keys = [output for output in outputs if not _aggregates(output)]
-        keys = [key for key in keys if key.find(exp.Column) is not None]
-        if group is not None and not keys:
-            raise _Whole("a GROUP BY without columns has no key to restrict by")
-        prefix = self._name()
-        names: dict[exp.Expr, str] = {}
-        for part in (*keys, *calls):
-            names.setdefault(part, f"{prefix}.{len(names)}")
-        grouped: Operator = Aggregate(
-            rows,
-            tuple((self._text(key), names[key]) for key in dict.fromkeys(keys)),
-            tuple((self._text(call), names[call]) for call in dict.fromkeys(calls) if call not in keys),
-        )
-        if having is not None:
-            grouped = Filter(grouped, self._over(having.this, names))
-        return grouped, [self._over(output, names) for output in outputs]
-
-    def _over(self, expression: exp.Expr, names: Mapping[exp.Expr, str]) -> str:
-        """The text of an expression over groups."""
-
-        def named(node: exp.Expr) -> exp.Expr:
-            return _column(names[node]) if node in names else node
-
-        replaced = expression.copy().transform(named, copy=False)
-        left = [column for column in replaced.find_all(exp.Column) if column.table]
-        if left:
-            raise refused(f"{left[0].name} is neither grouped nor aggregated: add it to GROUP BY")
-        return self._checked(replaced)
-
-    def _text(self, expression: exp.Expr) -> str:
-        """The text of an expression over the columns of relations."""
-
-        def flat(node: exp.Expr) -> exp.Expr:
-            return _column(f"{node.table}.{node.name}") if isinstance(node, exp.Column) and node.table else node
-
-        return self._checked(expression.copy().transform(flat, copy=False))
-
-    @staticmethod
-    def _checked(expression: exp.Expr) -> str:
-        if expression.find(exp.Query) is not None:
-            raise _Whole("a subquery in an expression has no rule yet")
-        return expression.sql(dialect=DIALECT)
-
-
-def _short(name: str) -> str:
-    """The name of a query's column without the builder's prefix."""
-    return name.split(".", 2)[2]
-
-
-def _column(name: str) -> exp.Column:
-    return exp.Column(this=exp.to_identifier(name, quoted=True))
-
-
-def _distinct(rows: Operator, prefix: str) -> Aggregate:
-    names = columns_of(rows)
-    return Aggregate(rows, tuple((quoted(name), f"{prefix}.{_short(name)}") for name in names), ())
-
-
-def _aggregates(expression: exp.Expr) -> list[exp.Expr]:
-    """The outermost aggregates of an expression."""
-    if isinstance(expression, AGGREGATES):
-        return [expression]
-    if isinstance(expression, exp.Query):
-        return []
-    return [call for child in expression.iter_expressions() for call in _aggregates(child)]
-
-
-def _equal_keys(
-    on: exp.Expr | None, left: set[str], right: set[str], text: Callable[[exp.Expr], str]
-) -> Iterator[tuple[str, str]]:
-    """The pairs of expressions that the condition makes equal, one of each side."""
-    parts = [] if on is None else list(on.flatten()) if isinstance(on, exp.And) else [on]
-    for part in (each.unnest() for each in parts):
-        if not isinstance(part, exp.EQ):
-            continue
-        sides = (part.this, part.expression)
-        first, second = ({f"{column.table}.{column.name}" for column in side.find_all(exp.Column)} for side in sides)
-        if first and second and first <= left and second <= right:
-            yield text(part.this), text(part.expression)
-        elif first and second and first <= right and second <= left:
-            yield text(part.expression), text(part.this)

@@ -11,6 +11,7 @@ REFRESHES = "tests/views/test_refreshes.py"
 HISTORIES = (REFRESHES, "-k", "test_views_are_their_queries_over_random_histories")
 QUERIES = ("tests/views/test_queries.py",)
 SCHEDULES = "tests/views/test_schedules.py"
+SUBQUERIES = ("tests/views/test_subqueries.py",)
 TOTALS = ("tests/views/test_group_totals.py",)
 
 BUGS: Final = (
@@ -36,6 +37,40 @@ BUGS: Final = (
         "worker/views/delta.py",
         (("for text, keys in sides if text is not None]", "for text, keys in sides[-1:] if text is not None]"),),
         DELTAS,
+    ),
+    Bug(
+        "a LEFT JOIN forgets the rows whose keys changed on the other side",
+        "worker/views/delta.py",
+        (
+            (
+                "        if moved is not None:\n            rows = ",
+                "        if moved is not None and came is None:\n            rows = ",
+            ),
+        ),
+        DELTAS,
+    ),
+    Bug(
+        "NOT IN is true although the subquery has a NULL",
+        "worker/views/subqueries.py",
+        (('    rows = _joined(builder, "ANTI", rows, nulls, nulls.keys)\n', ""),),
+        SUBQUERIES,
+    ),
+    Bug(
+        "NULL is not in a subquery that has rows",
+        "worker/views/subqueries.py",
+        (('    return _joined(builder, "ANTI", rows, some, (*some.keys, is_null))\n', "    return rows\n"),),
+        SUBQUERIES,
+    ),
+    Bug(
+        "a count of no row in a subquery is NULL",
+        "worker/views/subqueries.py",
+        (
+            (
+                "        return exp.Coalesce(this=value, expressions=[exp.Literal.number(0)]) if is_count else value\n",
+                "        return value\n",
+            ),
+        ),
+        SUBQUERIES,
     ),
     Bug(
         "a difference loses how often a row comes",
