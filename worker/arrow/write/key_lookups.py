@@ -7,6 +7,7 @@ partition than its new row, it leaves a tombstone part: one commit, so that no v
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import polars as pl
@@ -26,7 +27,7 @@ from worker.commit.stages import Stage
 from worker.connection.table_view import TableView
 
 KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
-MEMORY_BYTES: Final = float("inf")
+ROWS_TOGETHER: Final = 1 << 20
 
 
 def fitted_keys(keys: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
@@ -89,35 +90,40 @@ def near_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
 
 def among(rows: pa.Table, keys: pa.Table) -> pa.Table:
     """The rows that have one of the keys."""
-    names = keys.column_names
-    places = frame_of(rows.select(names)).with_row_index(GROUP)
-    near = places.join(frame_of(keys).unique(), on=names, how="semi", nulls_equal=True)[GROUP]
+    return _among(rows, frame_of(keys).unique())
+
+
+def _among(rows: pa.Table, keys: pl.DataFrame) -> pa.Table:
+    places = frame_of(rows.select(keys.columns)).with_row_index(GROUP)
+    near = places.join(keys, on=keys.columns, how="semi", nulls_equal=True)[GROUP]
     return rows.take(pa.array(near.to_numpy()))
 
 
 def rows_with(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The visible rows of one version that have one of the keys, whatever their partition; in no order."""
-    names = list(dict.fromkeys([*columns, *keys.column_names]))
-    if 0 < len(keys) <= KEYS_NAMED:
-        return _newest_images(reader, meta, keys, names).select(list(columns))
+    """The visible rows of one version that have one of the keys, whatever their partition; in no order.
 
-    def near() -> Iterator[pa.Table]:
-        for rows in reader.tables(names, near_keys(keys, meta), MEMORY_BYTES):
-            yield among(rows, keys)
-
-    return pa.concat_tables([reader.empty(names), *(near() if len(keys) else ())]).select(list(columns))
-
-
-def _newest_images(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The same for few keys: no more is read of a bucket than their own images."""
-    wide = list(dict.fromkeys([*names, *_places(meta)]))
-    parts = [among(rows, keys) for rows in reader.images(wide, named_keys(keys, meta))]
+    No bucket is merged: the newest image of a key in a partition is what it has there.
+    """
+    wide = list(dict.fromkeys([*columns, *keys.column_names, *_places(meta)]))
+    parts = _images_of(reader, meta, keys, wide) if len(keys) else []
     if not parts:
-        return reader.empty(wide)
+        return reader.empty(columns)
     rows = pa.concat_tables(parts)
     places = frame_of(rows.select([*_places(meta), OP, VERSION])).with_row_index(GROUP)
     newest = places.sort(VERSION).unique(_places(meta), keep="last").filter(pl.col(OP) != TOMBSTONE)
-    return rows.select(wide).take(pa.array(newest[GROUP].sort().to_numpy())).cast(reader.empty(wide).schema)
+    return rows.select(list(columns)).take(pa.array(newest[GROUP].sort().to_numpy())).cast(reader.empty(columns).schema)
+
+
+def _images_of(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, wide: Sequence[str]) -> list[pa.Table]:
+    """The images and tombstones of the keys, from files of many rows together: most have few."""
+    asked, found = frame_of(keys).unique(), []
+    waiting: list[pa.Table] = []
+    for rows in chain(reader.images(wide, near_keys(keys, meta)), [None]):
+        waiting += [] if rows is None else [rows]
+        if waiting and (rows is None or sum(map(len, waiting)) >= ROWS_TOGETHER):
+            found.append(_among(pa.concat_tables(waiting), asked))
+            waiting.clear()
+    return found
 
 
 def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table:
