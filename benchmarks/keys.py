@@ -1,86 +1,157 @@
-"""What a key across partitions costs beside one within a partition. `make bench-keys`; SCALE as elsewhere.
+"""What a key across partitions costs: beside one within a partition, in a large table, and beside peers.
 
-100,000 rows lie in 50 partitions. Upserts have random keys, half of which move rows, or new ones above all others.
+`make bench-keys` runs all groups, ARGS="small large beside" some of them, and `no-peers` leaves the peers out. JSON
+and SCALE as elsewhere. Upserts have random keys, half of which move rows, or new ones above all others; "indexed"
+means with the key index that `laketx worker` keeps.
+
+small    100,000 rows in 50 partitions, beside the same table with a key within each partition
+large    10 million rows in 1,000 partitions: an upsert of a million keys, look-ups, bytes of the index
+beside   a million rows in 20 partitions, an upsert of 100,000 keys, beside DuckLake, deltalake and pyiceberg
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.frame import Benchmark, scaled, scratch
-from benchmarks.words import chosen
+from benchmarks.peers.environment import ensure_python, said
+from benchmarks.peers.upsert_keys import Rows, ducklake
+from benchmarks.words import NO_PEERS, chosen
 from laketx import Lake, Table, connect
+from worker.files.key_index import FOLDER
+from worker.services.key_indexes import KeyIndexKeeper
 
-ROWS: Final = 100_000
-PARTITIONS: Final = 50
+SMALL: Final = Rows(100_000, 50)
+LARGE: Final = Rows(10_000_000, 1_000)
+BESIDE: Final = Rows(1_000_000, 20)
 COUNTS: Final = (1, 1_000, 10_000)
+SHARE: Final = 10  # of the rows, one in so many is upserted into large tables
 RUNS: Final = 2
-SCOPES: Final[tuple[Literal["table", "partition"], ...]] = ("table", "partition")
+BYTES_MAX: Final = 12.0
+Scope = Literal["table", "partition"]
 
 
-def batch(rng: np.random.Generator, keys: np.ndarray, moved: np.ndarray | int = 0) -> pa.Table:
-    return pa.table(
-        {
-            "id": pa.array(keys, pa.int64()),
-            "day": pa.array((keys + moved) % PARTITIONS, pa.int32()),
-            "amount": rng.random(len(keys)),
-        }
-    )
-
-
-def filled(lake: Lake, scope: Literal["table", "partition"], rng: np.random.Generator) -> Table:
+def filled(lake: Lake, name: str, scope: Scope, rows: Rows, buckets: int) -> Table:
     table = lake.create_table(
-        f"shop.by_{scope}",
+        f"shop.{name}",
         "id bigint, day int, amount double",
         primary_key=["id"],
         partition_by=["day"],
         key_scope=scope,
-        buckets=2,
+        buckets=buckets,
     )
-    table.upsert(batch(rng, rng.permutation(scaled(ROWS))))
+    table.upsert(rows.all())
     return table
 
 
-def upserted(table: Table, rows: pa.Table) -> float:
+def seconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
-    table.upsert(rows)
+    work()
     return time.perf_counter() - begin
 
 
-def measure(bench: Benchmark, lake: Lake, rng: np.random.Generator) -> None:
-    across, within = (filled(lake, scope, rng) for scope in SCOPES)
-    rows, added = scaled(ROWS), 0
-    for count in COUNTS:
-        random: tuple[list[float], list[float]] = ([], [])
-        new: tuple[list[float], list[float]] = ([], [])
-        for _ in range(RUNS):
-            keys = rng.choice(rows, min(count, rows), replace=False)
-            random[0].append(upserted(across, batch(rng, keys, rng.integers(0, 2, len(keys)))))
-            random[1].append(upserted(within, batch(rng, keys)))
-            fresh = batch(rng, np.arange(rows + added, rows + added + count))
-            new[0].append(upserted(across, fresh))
-            new[1].append(upserted(within, fresh))
-            added += count
-        bench.add(f"upsert {count:,} random keys", random[0], unit="s", peers={"within a partition": random[1]})
-        bench.add(f"upsert {count:,} new keys", new[0], unit="s", peers={"within a partition": new[1]})
-    looked_up = []
-    for key in rng.choice(rows, 10 * RUNS):
+def get_one(table: Table, keys: np.ndarray) -> list[float]:
+    found = []
+    for key in keys.tolist():
         begin = time.perf_counter()
-        assert len(across.get([int(key)])) == 1
-        looked_up.append(time.perf_counter() - begin)
-    bench.add("get one key", looked_up, unit="s")
-    assert across.count() == rows + added
+        assert len(table.get([key])) == 1
+        found.append((time.perf_counter() - begin) * 1_000)
+    return found
+
+
+def small(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - they are in another group
+    rows = Rows(scaled(SMALL.count), SMALL.partitions)
+    across = {"plain": filled(lake, "plain", "table", rows, 2), "indexed": filled(lake, "indexed", "table", rows, 2)}
+    within = filled(lake, "within", "partition", rows, 2)
+    keeper = KeyIndexKeeper(lake, now_s=lambda: 0.0)
+    added = 0
+
+    def measured(table: Table, part: pa.Table) -> float:
+        if table is across["indexed"]:
+            keeper.run_once()
+        return seconds(lambda: table.upsert(part))
+
+    for count in COUNTS:
+        random: dict[str, list[float]] = {"plain": [], "indexed": [], "within": []}
+        new: dict[str, list[float]] = {"plain": [], "indexed": [], "within": []}
+        for _ in range(RUNS):
+            for name, table in {**across, "within": within}.items():
+                random[name].append(measured(table, rows.some(count, moves=name != "within")))
+                new[name].append(measured(table, rows.new(count, added)))
+            added += count
+        for words, times in (("random", random), ("new", new)):
+            others = {"without the index": times["plain"], "within a partition": times["within"]}
+            bench.add(f"upsert {count:,} {words} keys, indexed", times["indexed"], unit="s", peers=others)
+    keys = rows.chance.choice(rows.count, 10 * RUNS)
+    keeper.run_once()
+    plain = get_one(across["plain"], keys)
+    bench.add("get one key, indexed", get_one(across["indexed"], keys), unit="ms", peers={"without the index": plain})
+    for table in across.values():
+        assert table.count() == rows.count + added
+
+
+def large(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - they are in another group
+    rows = Rows(scaled(LARGE.count), scaled(LARGE.partitions, 4))
+    table = filled(lake, "large", "table", rows, 1)
+    count = rows.count // SHARE
+    plain = seconds(lambda: table.upsert(rows.some(count, moves=True)))
+    keeper = KeyIndexKeeper(lake, now_s=lambda: 0.0)
+    bench.add(f"make the index of {rows.count + count:,} images", [seconds(keeper.run_once)], unit="s")
+    size = sum(path.stat().st_size for path in Path(table.view.folder).glob(f"{FOLDER}/*/*"))
+    images = sum(one.file.rows for one in lake.client.list_files(table.table_id))
+    bench.add("index", [size / images], unit="bytes a row or tombstone", at_most=BYTES_MAX)
+    indexed = seconds(lambda: table.upsert(rows.some(count, moves=True)))
+    title = f"upsert {count:,} of {rows.count:,} keys in {rows.partitions:,} partitions, indexed"
+    bench.add(title, [indexed], unit="s", peers={"without the index": plain})
+    keeper.run_once()
+    for few in COUNTS[:2]:
+        times = []
+        for _ in range(RUNS):
+            part = rows.some(few, moves=True)
+            times.append(seconds(lambda part=part: table.upsert(part)))  # type: ignore[misc]
+        bench.add(f"upsert {few:,} of {rows.count:,} keys, indexed", times, unit="s")
+    bench.add(f"get one of {rows.count:,} keys, indexed", get_one(table, rows.chance.choice(rows.count, 10)), unit="ms")
+    assert table.count() == rows.count
+
+
+def beside(bench: Benchmark, lake: Lake, *, peers: bool) -> None:
+    rows = Rows(scaled(BESIDE.count), BESIDE.partitions)
+    table = filled(lake, "beside", "table", rows, 1)
+    count = rows.count // SHARE
+    keeper = KeyIndexKeeper(lake, now_s=lambda: 0.0)
+    times = []
+    for _ in range(RUNS):
+        keeper.run_once()
+        part = rows.some(count, moves=True)
+        times.append(seconds(lambda part=part: table.upsert(part)))  # type: ignore[misc]
+    assert table.count() == rows.count
+    found: dict[str, list[float]] = {}
+    if peers:
+        folder = Path(lake.warehouse).parent / "peers"
+        folder.mkdir()
+        found["DuckLake MERGE"] = ducklake(folder, rows, count, RUNS)
+        command = [str(ensure_python()), "-W", "ignore", "-m", "benchmarks.peers.upsert_keys", str(folder)]
+        found |= said([*command, str(rows.count), str(rows.partitions), str(count), str(RUNS)])
+    title = f"upsert {count:,} of {rows.count:,} keys in {rows.partitions:,} partitions, indexed"
+    bench.add(title, times, unit="s", peers=found)
+
+
+GROUPS: Final = {"small": small, "large": large, "beside": beside}
 
 
 def main() -> None:
-    chosen(__doc__)
-    bench = Benchmark("keys", "Keys across partitions", packages=["pyarrow", "polars"])
-    with scratch() as folder, connect(folder / "lake") as lake:
-        measure(bench, lake, np.random.default_rng(1))
+    words = chosen(__doc__, [*GROUPS, NO_PEERS])
+    bench = Benchmark("keys", "Keys across partitions", packages=["pyarrow", "polars", "duckdb"])
+    for name, group in GROUPS.items():
+        if name in words or not set(words) - {NO_PEERS}:
+            with scratch() as folder, connect(folder / "lake") as lake:
+                group(bench, lake, peers=NO_PEERS not in words)
     raise SystemExit(0 if bench.finish() else 1)
 
 

@@ -1,4 +1,4 @@
-"""What a worker does beside the tasks of table services: it keeps deletion vectors, and refreshes views."""
+"""What a worker does beside the tasks of table services: it keeps derived files, and refreshes views."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from worker.base.lazy_modules import LazyModule
 from worker.connection.lake_connection import Connection
-from worker.services.deletion_vectors import IDLE_S, VectorKeeper
+from worker.services.deletion_vectors import VectorKeeper
+from worker.services.keepers import IDLE_S
+from worker.services.key_indexes import KeyIndexKeeper
 
 if TYPE_CHECKING:
     from worker.services.compaction.daemon import Companion
@@ -20,10 +22,11 @@ log = logging.getLogger("laketx.worker")
 
 
 def companions_of(
-    lake: Connection, *, vectors: bool = True, views: bool = True, idle_s: float = IDLE_S
+    lake: Connection, *, vectors: bool = True, key_index: bool = True, views: bool = True, idle_s: float = IDLE_S
 ) -> list[Companion]:
     """Return what runs beside a worker's tasks. Refreshes need the packages of laketx[views]."""
     companions: list[Companion] = [VectorKeeper(lake, idle_s=idle_s)] if vectors else []
+    companions += [KeyIndexKeeper(lake, idle_s=idle_s)] if key_index else []
     if views and all(importlib.util.find_spec(package) is not None for package in ("duckdb", "sqlglot")):
         companions.append(refresher.ViewRefresher(lake))
     elif views:

@@ -373,8 +373,8 @@ def connect(
     spark: the session, classic or Spark Connect. Default: the active session, or a new session when it is first needed.
     user: the name in the history.
     warehouse: the location of data files, a path or URI that both Spark and pyarrow can open. Default: the folder.
-    maintenance: this process also does what `laketx worker` does, until the lake closes: compactions, deletion vectors,
-        refreshes of views.
+    maintenance: this process also does what `laketx worker` does, until the lake closes: compactions, deletion
+        vectors, key indexes, refreshes of views.
     credentials: certificates and tokens of the client; by default those of the environment.
     storage_keys: the service's temporary keys open the files on S3, for calls without Spark (docs/security.md).
 

@@ -93,6 +93,11 @@ def parser() -> argparse.ArgumentParser:
         help="Keep no deletion vectors of primary-key tables: readers then find hidden rows themselves.",
     )
     found.add_argument(
+        "--no-key-index",
+        action="store_true",
+        help="Keep no index of keys that are unique across partitions: writers then read the keys of more files.",
+    )
+    found.add_argument(
         "--no-views",
         action="store_true",
         help="Refresh no materialized views. Refreshes need laketx[views].",
@@ -103,7 +108,13 @@ def parser() -> argparse.ArgumentParser:
 
 def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
     """Until a signal; the next one cuts the drain short."""
-    companions = companions_of(lake, vectors=not given.no_vectors, views=not given.no_views, idle_s=given.idle)
+    companions = companions_of(
+        lake,
+        vectors=not given.no_vectors,
+        key_index=not given.no_key_index,
+        views=not given.no_views,
+        idle_s=given.idle,
+    )
     daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner, companions=companions)
     heard, told = socket.socketpair()
 

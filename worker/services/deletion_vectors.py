@@ -1,125 +1,52 @@
 """Keeps the deletion vectors of primary-key tables soon after each commit, so that no reader must find hidden rows.
 
-A pass looks at the tables whose newest version has changed since the last one. In each bucket with files that hide rows
-of each other it reads the keys, unless storage has the vectors already. Nothing depends on it: see
-`worker/files/kept_vectors.py`.
+In each bucket with files that hide rows of each other it reads the keys, unless storage has the vectors already.
+Nothing depends on it: see `worker/files/kept_vectors.py`.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable
-from typing import Final
 
-from metaservice.client import DeniedError, LakeTXError
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.scan.bucket_vectors import by_bucket, hidden_rows
-from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of
+from worker.arrow.scan.plans import ScannedFile, WrittenSchemas
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
-
-IDLE_S: Final = 5.0
-REST: Final = 4.0  # after a table, times as long as it took: at most a fifth of one core
-LISTING_REST: Final = 20.0  # after a list of the tables, likewise
-TABLES_MAX: Final = 10_000  # whose newest version is remembered
+from worker.services.keepers import IDLE_S, Keeper
 
 Bucket = frozenset[tuple[int, str]]  # its files, with their data versions
 
-log = logging.getLogger("laketx.worker")
 
+class VectorKeeper(Keeper):
+    """Keeps the vectors of the newest versions."""
 
-class VectorKeeper:
-    """Keeps the vectors of the newest versions: `start`, later `stop`; or `run_once`."""
+    WHAT = "deletion vectors"
+    THREAD = "laketx-vectors"
 
     def __init__(
         self, lake: Connection, *, idle_s: float = IDLE_S, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._lake = lake
-        self._idle_s = idle_s
-        self._now_s = now_s
-        self._heads: dict[str, int] = {}  # the versions whose vectors are kept
-        self._buckets: dict[str, set[Bucket]] = {}  # the dirty buckets of those
-        self._due_s: dict[str, float] = {}
-        self._listing_s = 0.0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="laketx-vectors", daemon=True)
+        super().__init__(lake, idle_s=idle_s, now_s=now_s)
+        self._done: dict[str, set[Bucket]] = {}  # the dirty buckets of the versions whose vectors are kept
 
-    def start(self) -> None:
-        self._thread.start()
+    def wants(self, meta: catalog_pb2.Table) -> bool:
+        return bool(meta.primary_key)
 
-    def ask_to_stop(self) -> None:
-        self._stopping.set()
-
-    def stop(self, wait_s: float) -> None:
-        """Ends after the bucket that it works on, if that is soon enough."""
-        self.ask_to_stop()
-        self._thread.join(wait_s)
-
-    def run_once(self) -> int:
-        """Looks at every table once; returns for how many buckets vectors were kept."""
-        began, kept = self._now_s(), 0
-        tables = [meta for meta in self._lake.client.list_tables() if meta.primary_key]
-        self._listing_s = self._now_s() - began
-        for meta in tables:
-            if self._stopping.is_set():
+    def keep(self, then: TableView, files: list[ScannedFile]) -> int:
+        written, kept = WrittenSchemas(then), 0
+        done, seen = self._done.get(then.table_id, set()), set()
+        for bucket in by_bucket(files)[1]:
+            if self.is_stopping:
                 break
-            if self._is_due(meta):
-                kept += self._keep(meta)
+            same = frozenset((scanned.data_version, scanned.file.path) for scanned in bucket)
+            if same not in done:
+                hidden_rows(then, written, bucket, keep=True)
+                kept += 1
+            seen.add(same)
+        self._done[then.table_id] = seen
         return kept
 
-    def _serve(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.run_once()
-            except LakeTXError as error:
-                log.warning("deletion vectors are not kept: %s", error)
-            except Exception:
-                log.exception("the keeper of deletion vectors failed; it continues")
-            self._stopping.wait(max(self._idle_s, LISTING_REST * self._listing_s))
-
-    def _is_due(self, meta: catalog_pb2.Table) -> bool:
-        table_id = meta.table_id
-        return self._heads.get(table_id) != meta.head_version and self._now_s() >= self._due_s.get(table_id, 0.0)
-
-    def _keep(self, meta: catalog_pb2.Table) -> int:
-        began, table_id = self._now_s(), meta.table_id
-        try:
-            version, kept = self._keep_buckets(TableView(self._lake, meta))
-        except DeniedError as error:  # of this table, and again when it changes
-            log.debug("deletion vectors of %s are not kept: %s", meta.name, error)
-            version, kept = meta.head_version, 0
-        except Exception as error:  # noqa: BLE001 - the other tables go on, and its next version may be better
-            log.warning("deletion vectors of %s are not kept: %s", meta.name, error)
-            version, kept = meta.head_version, 0
-        if len(self._heads) >= TABLES_MAX:
-            self._heads.clear()
-            self._buckets.clear()
-            self._due_s.clear()
-        self._heads[table_id] = version
-        self._due_s[table_id] = self._now_s() + REST * (self._now_s() - began)
-        if kept:
-            log.info("kept the deletion vectors of %s buckets of %s", kept, meta.name)
-        return kept
-
-    def _keep_buckets(self, table: TableView) -> tuple[int, int]:
-        pinned = self._lake.pins.own(table.table_id)
-        try:
-            then = table if pinned.version == table.meta.head_version else table.at(pinned.version)
-            entries = entries_of(then, pinned.version)
-            files = [ScannedFile(entry.file, entry.data_version) for entry in entries if entry.HasField("file")]
-            written, kept = WrittenSchemas(then), 0
-            done, seen = self._buckets.get(table.table_id, set()), set()
-            for bucket in by_bucket(files)[1]:
-                if self._stopping.is_set():
-                    break
-                same = frozenset((scanned.data_version, scanned.file.path) for scanned in bucket)
-                if same not in done:
-                    hidden_rows(then, written, bucket, keep=True)
-                    kept += 1
-                seen.add(same)
-            self._buckets[table.table_id] = seen
-            return pinned.version, kept
-        finally:
-            pinned.release()
+    def forget(self) -> None:
+        self._done.clear()

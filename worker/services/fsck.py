@@ -6,6 +6,8 @@
     ROWS_WRONG          its number of rows differs from the registered one
     VECTORS_UNREADABLE  kept deletion vectors are damaged: readers find the hidden rows without them
     KEY_TWICE           a key that is unique across partitions has several rows
+    KEY_INDEX_UNREADABLE a part of the key index is damaged: writers read the files instead
+    KEY_INDEX_WRONG     it says other keys of a file than the file has
     STRAY               nothing needs the file: no kept snapshot, no open or recently ended transaction
 
 It checks the newest version and tagged versions, or all kept versions. They are pinned meanwhile, so commits and the
@@ -29,14 +31,19 @@ from pyroaring import BitMap64
 
 from metaservice.client import GoneError, MetaClient, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
-from worker.files import kept_vectors
+from worker.files import kept_vectors, key_index
 from worker.files.external_paths import check_no_link
 from worker.files.storage import make_folder, pages, storage, walk
 from worker.files.warehouse import check_warehouse
-from worker.services.key_check import keys_twice
+from worker.services.key_check import index_problems, keys_twice
 
 QUARANTINE: Final = "_quarantine"
-NOT_OURS: Final = (f"{QUARANTINE}/", "_iceberg/", f"{kept_vectors.FOLDER}/")  # what is not the table's data
+NOT_OURS: Final = (  # what is not the table's data
+    f"{QUARANTINE}/",
+    "_iceberg/",
+    f"{kept_vectors.FOLDER}/",
+    f"{key_index.FOLDER}/",
+)
 THREADS: Final = 16
 AT_ONCE: Final = 1_000
 ASKED_AT_ONCE: Final = 10_000
@@ -113,6 +120,7 @@ class Fsck:
                             yield from findings
                     if not broken:  # else its rows can't be read
                         yield from self._keys(version)
+                        yield from self._key_index(version) if version == versions[0] else ()
                     for pin_id in self._pins:
                         self._client.renew_pin(pin_id)
             if not self._table.folder_id:  # the folder of a fork is another table's
@@ -173,6 +181,14 @@ class Fsck:
             for key, rows in keys_twice(self._client, self._warehouse, self._table, version, KEYS_SHOWN):
                 shown = ",".join(f"{name}={value}" for name, value in key.items())
                 yield Finding("KEY_TWICE", shown, {"version": version, "rows": rows})
+
+    def _key_index(self, version: int) -> Iterator[Finding]:
+        if self._footers and key_spans_partitions(self._table):
+            for path, wrong in index_problems(self._client, self._warehouse, self._table, version):
+                if wrong:
+                    yield Finding("KEY_INDEX_WRONG", path, {"file": wrong})
+                else:
+                    yield Finding("KEY_INDEX_UNREADABLE", path)
 
     # -- storage to metadata -------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
     ended folders      files of transactions that ended without a commit, after asking the service about each path
     dropped tables     files in their folders, when the service has no more records of them; also after asking
     generated files    of the Iceberg catalog, by their age; kept deletion vectors that the newest version doesn't use;
+                       key indexes of tables that are gone;
                        all that was generated of a fork, when the service has no more records of it
     staged tables      that an Iceberg client gave up: the service drops them, so their folders go as those do
 
@@ -25,10 +26,10 @@ from typing import Final
 
 from pyarrow import fs
 
-from metaservice.client import BlockedError, LakeTXError, MetaClient, NotFoundError
+from metaservice.client import BlockedError, LakeTXError, MetaClient, NotFoundError, key_spans_partitions
 from metaservice.shared import fork_files
 from protos.laketx.v1 import maintenance_pb2
-from worker.files import kept_vectors
+from worker.files import kept_vectors, key_index
 from worker.files.storage import crosses_link, is_local, pages, remove_empty_folders, storage, walk
 from worker.files.warehouse import check_warehouse
 from worker.services import generated_files
@@ -106,6 +107,7 @@ class Purge:
             generated = [table_id] if table_id else self._folders()
             self._sweep_found(pool, generated, self._aged)
             self._sweep_found(pool, generated, self._unused_vectors)
+            self._sweep_found(pool, generated, self._unused_key_index)
             self._sweep_forks(pool, generated)
         return self.report
 
@@ -310,6 +312,15 @@ class Purge:
         except (NotFoundError, BlockedError):  # the table was dropped: its folder goes as a whole
             return []
         return [path for path in old if PurePosixPath(path).stem not in used]
+
+    def _unused_key_index(self, table_id: str) -> list[str]:
+        """What was written long ago of key indexes of tables that are gone. Of others, who keeps them deletes it."""
+        old = self._older_files(table_id, key_index.FOLDER)
+        if not old:
+            return []
+        tables = [table for table in self._client.list_tables() if table_id in (table.table_id, table.folder_id)]
+        used = {key_index.folder_of(table) for table in tables if key_spans_partitions(table)}
+        return [path for path in old if path.rpartition("/")[0] not in used]
 
     def _older_files(self, table_id: str, folder: str) -> list[str]:
         start = f"{self._root}/{table_id}/"

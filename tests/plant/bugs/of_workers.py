@@ -497,4 +497,22 @@ BUGS: Final = (
         ((".filter(pl.col(OP) != TOMBSTONE)", ""),),
         own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "by_their_keys"),
     ),
+    Bug(
+        "a key index is believed about files that it doesn't cover",
+        "worker/arrow/scan/key_places.py",
+        (("if path in left or scanned", "if not index.layers.get(bucket) or scanned"),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "older_index"),
+    ),
+    Bug(
+        "a damaged key index is believed",
+        "worker/files/key_index.py",
+        (("if xxh64_intdigest(part) != int(layer.digests[block]):", "if not part:"),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "damage"),
+    ),
+    Bug(
+        "a tombstone of another key with the same hash hides where a key lives",
+        "worker/arrow/write/key_lookups.py",
+        (("if are_hashes_exact(meta) or not len(named):", "if len(named) >= 0:"),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "same_hash"),
+    ),
 )

@@ -89,15 +89,18 @@ class VersionRows:
         sources = [partial(_each, read, source) for source in self.sources(entries, where)]
         return in_parallel(sources, self._threads(), ITEMS_AHEAD)
 
-    def images(self, columns: Sequence[str], where: Predicate) -> Iterator[pa.Table]:
-        """All images and tombstones, hidden or not, for which a condition on the key is true: with `_op` and VERSION.
-
-        The newest of a key in a partition is what it has there, so nothing else of its bucket need be read.
-        """
+    def files_near(self, where: Predicate) -> list[ScannedFile]:
+        """The files that may have an image of a key for which the condition is true."""
         files = _files(self._entries(where))
         buckets = buckets_of(self._table.meta, where)
-        if buckets is not None:
-            files = [scanned for scanned in files if scanned.file.bucket in buckets]
+        return files if buckets is None else [scanned for scanned in files if scanned.file.bucket in buckets]
+
+    def images(self, files: Sequence[ScannedFile], columns: Sequence[str], where: Predicate) -> Iterator[pa.Table]:
+        """The images and tombstones in these files, hidden or not, for which a condition on the key is true.
+
+        They have `_op` and VERSION. The newest of a key in a partition is what it has there, so nothing else of its
+        bucket need be read.
+        """
 
         def read(scanned: ScannedFile) -> Iterator[pa.Table]:
             whole = FileToRead(self._input(scanned), is_current=self._is_current(scanned))
@@ -126,6 +129,10 @@ class VersionRows:
 
         sources = [partial(_each, count_in, source) for source in self._sources(where)]
         return sum(in_parallel(sources, self._threads(), 0))
+
+    @property
+    def table(self) -> TableView:
+        return self._table
 
     def _threads(self) -> int:
         files, _ = storage(self._table.folder)

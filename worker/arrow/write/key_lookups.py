@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.scan.plans import pinned_plan
+from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
+from worker.arrow.scan.plans import ScannedFile, pinned_plan
 from worker.arrow.scan.version_rows import VERSION, VersionRows
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_rows import GROUP, frame_of, tombstone_columns, tombstones
 from worker.base.condition_forms import all_of
 from worker.base.errors import InputError
-from worker.base.schema import OP, TOMBSTONE
-from worker.base.values import PartitionKey, partition_key, wire_value
+from worker.base.schema import OP, TOMBSTONE, UPSERT
+from worker.base.values import PartitionKey, partition_key, python_value, wire_value
 from worker.commit.stages import Stage
 from worker.connection.table_view import TableView
 
@@ -88,12 +91,8 @@ def near_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
     return all_of(parts)
 
 
-def among(rows: pa.Table, keys: pa.Table) -> pa.Table:
-    """The rows that have one of the keys."""
-    return _among(rows, frame_of(keys).unique())
-
-
 def _among(rows: pa.Table, keys: pl.DataFrame) -> pa.Table:
+    """The rows that have one of the keys."""
     places = frame_of(rows.select(keys.columns)).with_row_index(GROUP)
     near = places.join(keys, on=keys.columns, how="semi", nulls_equal=True)[GROUP]
     return rows.take(pa.array(near.to_numpy()))
@@ -105,25 +104,42 @@ def rows_with(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, colu
     No bucket is merged: the newest image of a key in a partition is what it has there.
     """
     wide = list(dict.fromkeys([*columns, *keys.column_names, *_places(meta)]))
-    parts = _images_of(reader, meta, keys, wide) if len(keys) else []
-    if not parts:
+    if not len(keys):
         return reader.empty(columns)
-    rows = pa.concat_tables(parts)
-    places = frame_of(rows.select([*_places(meta), OP, VERSION])).with_row_index(GROUP)
-    newest = places.sort(VERSION).unique(_places(meta), keep="last").filter(pl.col(OP) != TOMBSTONE)
-    return rows.select(list(columns)).take(pa.array(newest[GROUP].sort().to_numpy())).cast(reader.empty(columns).schema)
+    near = near_keys(keys, meta)
+    files = reader.files_near(near)
+    if key_spans_partitions(meta):
+        files = key_places(reader.table, files, key_hashes(keys, meta)).files_with_keys()
+    return _newest(meta, _images_of(reader, files, keys, near, wide), columns)
 
 
-def _images_of(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, wide: Sequence[str]) -> list[pa.Table]:
-    """The images and tombstones of the keys, from files of many rows together: most have few."""
-    asked, found = frame_of(keys).unique(), []
-    waiting: list[pa.Table] = []
-    for rows in chain(reader.images(wide, near_keys(keys, meta)), [None]):
+def _images_of(
+    reader: VersionRows,
+    files: Sequence[ScannedFile],
+    keys: pa.Table,
+    near: common_pb2.Predicate,
+    columns: Sequence[str],
+) -> pa.Table:
+    """The images and tombstones of the keys in these files. Files of many rows are joined together: most have few."""
+    keys_once, waiting = frame_of(keys).unique(), []
+    parts = [
+        reader.empty(columns)
+        .append_column(OP, pa.array([], pa.int8()))
+        .append_column(VERSION, pa.array([], pa.int64()))
+    ]
+    for rows in chain(reader.images(files, columns, near), [None]):
         waiting += [] if rows is None else [rows]
         if waiting and (rows is None or sum(map(len, waiting)) >= ROWS_TOGETHER):
-            found.append(_among(pa.concat_tables(waiting), asked))
+            parts.append(_among(pa.concat_tables(waiting), keys_once).cast(parts[0].schema))
             waiting.clear()
-    return found
+    return pa.concat_tables(parts)
+
+
+def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Those images that are the newest of their key in their partition, and no tombstones."""
+    places = frame_of(images.select([*_places(meta), OP, VERSION])).with_row_index(GROUP)
+    newest = places.sort(VERSION).unique(_places(meta), keep="last").filter(pl.col(OP) != TOMBSTONE)
+    return images.select(list(columns)).take(pa.array(newest[GROUP].sort().to_numpy()))
 
 
 def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table:
@@ -144,13 +160,13 @@ def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None)
 
 def with_rows_left_behind(table: TableView, stage: Stage, delta: pa.Table) -> pa.Table:
     """The upserts, with tombstones for the rows of their keys in other partitions."""
-    gone = elsewhere(_looked_up(table.at(stage.read_version), stage.read_version, delta), delta, stage.meta)
+    gone = elsewhere(_lived_at(table.at(stage.read_version), stage.read_version, delta), delta, stage.meta)
     return pa.concat_tables([delta, tombstones(stage.meta, gone)]) if len(gone) else delta
 
 
 def with_rows_of(then: TableView, version: int, rows: pa.Table, new: pa.Table) -> pa.Table:
     """Rows of the table, with those that have the keys of new rows: each once, with the columns of a tombstone."""
-    old = _looked_up(then, version, new)
+    old = _lived_at(then, version, new)
     whole = pa.concat_tables([rows.select(old.column_names).cast(old.schema), old])
     places = frame_of(whole.select(_places(then.meta))).with_row_index(GROUP)
     first = places.unique(subset=_places(then.meta), keep="first", maintain_order=True)[GROUP]
@@ -177,10 +193,56 @@ def refuse_keys_elsewhere(table: TableView, stage: Stage, rows: pa.Table, named:
 
 def _looked_up(then: TableView, version: int, rows: pa.Table) -> pa.Table:
     """The visible rows with the keys of these rows, with the columns of a tombstone."""
-    kept = tombstone_columns(then.meta)
     reader = VersionRows(then, version)
-    columns = [name for name in reader.schema.names if name in kept]
-    return rows_with(reader, then.meta, rows.select(list(then.meta.primary_key)), columns)
+    return rows_with(reader, then.meta, rows.select(list(then.meta.primary_key)), _kept_columns(reader, then.meta))
+
+
+def _kept_columns(reader: VersionRows, meta: catalog_pb2.Table) -> list[str]:
+    kept = tombstone_columns(meta)
+    return [name for name in reader.schema.names if name in kept]
+
+
+def _lived_at(then: TableView, version: int, rows: pa.Table) -> pa.Table:
+    """Where the keys of these rows live, with the columns of a tombstone; also where only their hash does.
+
+    A tombstone of a key that isn't there hides nothing. So an image that the key index names isn't read: it has the
+    key and the partition that are known, and of other columns the values of the given row. If different keys may have
+    one hash, a key is read where a tombstone could be another one's.
+    """
+    meta, reader = then.meta, VersionRows(then, version)
+    columns, keys = _kept_columns(reader, meta), rows.select(list(meta.primary_key))
+    if not len(keys):
+        return reader.empty(columns)
+    near = near_keys(keys, meta)
+    places = key_places(then, reader.files_near(near), key_hashes(keys, meta))
+    images = _images_of(reader, places.others, keys, near, columns)
+    named = _named_images(places, meta, rows, images.schema)
+    alive = _newest(meta, pa.concat_tables([images, named]), columns)
+    if are_hashes_exact(meta) or not len(named):
+        return alive
+    unsure = elsewhere(named, alive, meta).select(list(meta.primary_key))
+    return pa.concat_tables([alive, elsewhere(rows_with(reader, meta, unsure, columns), alive, meta)])
+
+
+def _named_images(places: KeyPlaces, meta: catalog_pb2.Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The images that the key index names, with the values of the rows whose keys they have."""
+    taken = rows.take(pa.array(places.keys))
+    values = [
+        {part.column: python_value(part.value) for part in scanned.file.partition.values} for scanned in places.covered
+    ]
+    files = pa.array(places.files)
+
+    def column(field: pa.Field) -> Any:
+        if field.name in meta.partition_columns:
+            return pa.array([partition[field.name] for partition in values], field.type).take(files)
+        return taken.column(field.name).cast(field.type)
+
+    versions = np.array([scanned.data_version for scanned in places.covered], np.int64)
+    own = {
+        OP: pa.array(np.where(places.are_tombstones, TOMBSTONE, UPSERT).astype(np.int8)),
+        VERSION: pa.array(versions[places.files]),
+    }
+    return pa.table([own[field.name] if field.name in own else column(field) for field in schema], schema=schema)
 
 
 def elsewhere(old: pa.Table, rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:

@@ -133,9 +133,10 @@ def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, 
     reader = VersionRows(then, stage.read_version)
     kept = tombstone_columns(then.meta)
     names = [name for name in reader.schema.names if name in kept]
-    found = pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))])
-    if keys is not None:
-        found = key_lookups.among(found, keys)
+    if keys is None:
+        found = pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))])
+    else:
+        found = key_lookups.rows_with(reader, then.meta, keys, names)
     return write_keyed(stage, tombstones(then.meta, found), is_base=False)
 
 

@@ -1,0 +1,169 @@
+"""Keeps the key indexes of tables whose key spans partitions, so that writers of some keys read few files.
+
+New files of a bucket number become a layer as soon as they are many, with the smaller layers that are there. Compacted
+files leave a layer when half of it is theirs. Nothing depends on it: see `worker/files/key_index.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from metaservice.client import key_spans_partitions
+from protos.laketx.v1 import catalog_pb2
+from worker.arrow.scan.file_rows import input_file, read_tables
+from worker.arrow.scan.key_places import key_hashes
+from worker.arrow.scan.plans import ScannedFile, WrittenSchemas
+from worker.base.schema import OP, TOMBSTONE
+from worker.connection.lake_connection import Connection
+from worker.connection.table_view import TableView
+from worker.files.arrow_types import arrow_schema
+from worker.files.key_index import Hashes, Images, KeyIndex, Layer, Places
+from worker.services.keepers import IDLE_S, Keeper
+
+ROWS_AT_LEAST: Final = 10_000  # of files without a layer; fewer are read as fast
+FILES_AT_LEAST: Final = 8
+IMAGES_MAX: Final = 1 << 23  # of a layer, unless a file has more
+GROWTH: Final = 4  # a layer is this many times as large as all that are newer
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a bucket number needs: layers that are replaced, and the files that the new layers cover anew."""
+
+    replaced: list[Layer]
+    files: list[str]
+
+
+def work_of(
+    layers: Sequence[Layer],
+    rows: Mapping[str, int],
+    rows_at_least: int = ROWS_AT_LEAST,
+    files_at_least: int = FILES_AT_LEAST,
+) -> Work:
+    """What is to do for the live files of a bucket number, with these numbers of rows."""
+    live: dict[str, int] = {}
+    covered: set[str] = set()
+    for layer in sorted(layers, key=lambda layer: -layer.images):
+        fresh = [path for path in layer.files if path in rows and path not in covered]
+        live[layer.path] = sum(rows[path] for path in fresh)
+        covered |= set(fresh)
+    replaced = [layer for layer in layers if 2 * live[layer.path] <= layer.images]
+    files = [path for path in rows if path not in covered]
+    count = sum(rows[path] for path in files)
+    if count < rows_at_least and len(files) < files_at_least:
+        files, count = [], 0
+    size = count + sum(live[layer.path] for layer in replaced)
+    for layer in sorted(layers, key=lambda layer: live[layer.path]):
+        if layer not in replaced and size and live[layer.path] < GROWTH * size <= GROWTH * IMAGES_MAX:
+            if size + live[layer.path] > IMAGES_MAX:
+                break
+            replaced.append(layer)
+            size += live[layer.path]
+    return Work(replaced, files)
+
+
+class KeyIndexKeeper(Keeper):
+    """Keeps the key indexes of the newest versions."""
+
+    WHAT = "key index"
+    THREAD = "laketx-key-index"
+
+    def __init__(
+        self,
+        lake: Connection,
+        *,
+        idle_s: float = IDLE_S,
+        now_s: Callable[[], float] = time.monotonic,
+        rows_at_least: int = ROWS_AT_LEAST,
+        files_at_least: int = FILES_AT_LEAST,
+    ) -> None:
+        super().__init__(lake, idle_s=idle_s, now_s=now_s)
+        self._at_least = rows_at_least, files_at_least
+
+    def wants(self, meta: catalog_pb2.Table) -> bool:
+        return key_spans_partitions(meta)
+
+    def keep(self, then: TableView, files: list[ScannedFile]) -> int:
+        buckets: dict[int, dict[str, ScannedFile]] = defaultdict(dict)
+        for scanned in files:
+            if not (scanned.file.inlined or scanned.file.external):
+                buckets[scanned.file.bucket][scanned.file.path] = scanned
+        index, written, kept = KeyIndex(then.folder, then.meta), WrittenSchemas(then), 0
+        for path in index.damaged:
+            index.delete(path)
+        for bucket in sorted({*buckets, *index.layers}):
+            if self.is_stopping:
+                break
+            live = buckets.get(bucket, {})
+            rows = {path: scanned.file.rows for path, scanned in live.items()}
+            work = work_of(index.layers.get(bucket, []), rows, *self._at_least)
+            if work.replaced or work.files:
+                stay = {path for layer in index.layers[bucket] if layer not in work.replaced for path in layer.files}
+                anew = {path: scanned for path, scanned in live.items() if path not in stay}
+                for paths, images in _layers(then, written, index, work, anew):
+                    index.write(bucket, paths, images)
+                for layer in work.replaced:
+                    index.delete(layer.path)
+                kept += 1
+        return kept
+
+    def forget(self) -> None:
+        """The layers say themselves what they cover."""
+
+
+def _layers(
+    then: TableView, written: WrittenSchemas, index: KeyIndex, work: Work, live: Mapping[str, ScannedFile]
+) -> Iterator[tuple[list[str], Images]]:
+    """The new layers, one in memory at a time."""
+    parts: list[tuple[str, Images]] = []
+    for path, images in _images(then, written, index, work, live):
+        if parts and sum(len(part.hashes) for _, part in parts) + len(images.hashes) > IMAGES_MAX:
+            yield _merged(parts)
+            parts = []
+        parts.append((path, images))
+    if parts:
+        yield _merged(parts)
+
+
+def _images(
+    then: TableView, written: WrittenSchemas, index: KeyIndex, work: Work, live: Mapping[str, ScannedFile]
+) -> Iterator[tuple[str, Images]]:
+    """The images of each live file of the replaced layers, and of each file to read; with 1 for a tombstone."""
+    done: set[str] = set()
+    for layer in work.replaced:
+        images = index.images(layer)
+        parts = [None] * len(layer.files) if images is None else images.by_file(len(layer.files))
+        for path, part in zip(layer.files, parts, strict=True):
+            if path in live and path not in done:
+                done.add(path)
+                yield path, images_of(then, written, live[path]) if part is None else part
+    for path in work.files:
+        if path not in done:
+            yield path, images_of(then, written, live[path])
+
+
+def images_of(then: TableView, written: WrittenSchemas, scanned: ScannedFile) -> Images:
+    """The images in a file, in its order, with 1 for a tombstone."""
+    schema = arrow_schema(then.meta, with_op=True)
+    columns = pa.schema([schema.field(name) for name in [*dict.fromkeys(then.meta.primary_key), OP]])
+    hashes: list[Hashes] = [np.empty(0, np.uint64)]
+    flags: list[Places] = [np.empty(0, np.int64)]
+    for _, rows in read_tables(input_file(then, written, scanned.file, scanned.data_version, None), columns):
+        hashes.append(key_hashes(rows, then.meta).view(np.uint64))
+        flags.append((rows.column(OP).to_numpy() == TOMBSTONE).astype(np.int64))
+    return Images(np.concatenate(hashes), np.concatenate(flags))
+
+
+def _merged(parts: Sequence[tuple[str, Images]]) -> tuple[list[str], Images]:
+    """A layer of these files."""
+    hashes = np.concatenate([images.hashes for _, images in parts])
+    numbers = np.concatenate([images.numbers + 2 * number for number, (_, images) in enumerate(parts)])
+    order = np.argsort(hashes, kind="stable")
+    return [path for path, _ in parts], Images(hashes[order], numbers[order])
