@@ -12,7 +12,7 @@ from metaservice.cli.find import Tables, find_table, find_transaction, table_nam
 from metaservice.cli.kinds import OPEN_TRANSACTION, OneOf
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, limit_option, table_option, transaction_argument
-from metaservice.cli.values import to_second, typed_partition_text, types_of, when, word
+from metaservice.cli.values import duration_text, to_second, typed_partition_text, types_of, when, word
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 STATES = ["open", "committed", "conflict", "aborted", "expired"]
@@ -86,6 +86,8 @@ def run_show(session: Session, txn_id: str) -> None:
             ("began", when(transaction.begin_time_us)),
             ("ended", when(transaction.end_time_us)),
             ("files registered", transaction.registered_files),
+            ("lease left", duration_text(transaction.lease_left_ms) if transaction.HasField("lease_left_ms") else ""),
+            ("doomed", transaction.doomed.message),
             ("took files from", transaction.adopt_from),
             ("files taken by", transaction.adopted_by),
             ("outcome", outcome_of(transaction, Tables(session.client))),

@@ -7,8 +7,10 @@ import re
 import pyarrow as pa
 
 from laketx import connect
+from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.console.conftest import Owned
 from tests.console.visitor import text_of
+from tests.integration.compacting import insert, new_table, work
 
 
 def test_home_says_whether_the_lake_is_well_and_what_to_do(owned: Owned) -> None:
@@ -257,7 +259,41 @@ def test_consumers_show_their_lag(owned: Owned) -> None:
 def test_table_services_show_tasks_and_what_would_run(owned: Owned) -> None:
     text = owned.owner.read("/services")
     assert "queued major shop.items" in text
-    assert "What would run now" in owned.owner.read(f"/services?table={owned.filled.orders}")
+    of_table = owned.owner.read(f"/services?table={owned.filled.orders}")
+    assert "What would run now" in of_table
+    assert re.search(r"minor compact shop.orders 14 \d+ → \d+ ", of_table)
+    assert "The service doesn't see scans" in of_table
+    assert "No table service has committed" in owned.owner.read(f"/services?table={owned.filled.items}")
+
+
+def test_the_output_of_tasks_is_shown_once_they_committed(owned: Owned) -> None:
+    with connect(owned.folder) as lake:
+        table_id = new_table(lake.client, "shop.tidied", keyed=False)
+        for _ in range(3):
+            insert(lake.client, table_id, keyed=False)
+        lake.client.request_tasks(table_id, common_pb2.OPERATION_MAJOR_COMPACT)
+        work(lake.client, table_id)
+    text = owned.owner.read("/services")
+    assert re.search(r"major compact shop.tidied 4 3 → 1 ", text)
+    assert "files became" in text
+
+
+def test_open_transactions_show_their_lease_and_whether_they_are_doomed(owned: Owned) -> None:
+    with connect(owned.folder) as lake:
+        table = lake.create_table("shop.raced", "id bigint")
+        table.append([{"id": 1}])
+        intent = transaction_pb2.TableIntent(
+            table_id=table.table_id,
+            operation=common_pb2.OPERATION_UPDATE,
+            reads=[common_pb2.Read(predicate=common_pb2.Predicate(literal=True))],
+        )
+        with lake.client.begin([intent], commit_message="too slow") as txn:
+            assert "doomed" not in owned.owner.read(f"/races?table={table.table_id}")
+            table.append([{"id": 2}])
+            text = owned.owner.read(f"/races?table={table.table_id}")
+            assert re.search(r"begun doomed lost to INSERT.* \d+(\.\d+)? (s|min) 0 1 ", text), text[-600:]
+            assert "It can't commit any more" in owned.owner.read(f"/races/{txn.txn_id}")
+            txn.abort()
 
 
 def test_a_page_that_is_not_there_says_so(owned: Owned) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from protos.laketx.v1 import admin_pb2, common_pb2, read_pb2, transaction_pb2
-from worker.console.charts import heat, nice_top, scaled, stacked_bars
+from worker.console.charts import heat, nice_top, paired_bars, scaled, stacked_bars
 from worker.console.checks import Work, check_all, score
 from worker.console.guard import local_path
 from worker.console.home import COMMITTED, LOST, MINUTE_US, last_hour
-from worker.console.races import bars_of, heat_map
+from worker.console.races import HOUR_US, HOURS, bars_of, heat_map, wasted
 from worker.console.sessions import SESSIONS_MAX, UNUSED_S, WHOLE_S, OwnerKey, Sessions
 from worker.console.tables import shell_word
 from worker.console.timeline import lanes_of
@@ -97,6 +97,31 @@ def test_bars_stand_on_each_other() -> None:
     bars, top = stacked_bars([("a", [("committed", 3), ("lost", 1)]), ("b", [("committed", 0), ("lost", 0)])])
     assert top == 4
     assert [(bar.kind, bar.y + bar.height) for bar in bars] == [("committed", 160), ("lost", 40)]
+
+
+def test_input_stands_beside_output() -> None:
+    bars, top = paired_bars([("first", 8, 1), ("second", 4, 0)], ("input", "output"))
+    assert top == 8
+    assert [(bar.kind, bar.height) for bar in bars] == [("input", 160), ("output", 20), ("input", 80), ("output", 0)]
+    assert [bar.x for bar in bars] == sorted(bar.x for bar in bars)
+    assert bars[0].x + bars[0].width <= bars[1].x
+
+
+def test_wasted_work_is_of_the_hour_in_which_it_was_lost() -> None:
+    def lost(ended_us: int, open_s: int, files: int, adopted_by: str = "") -> transaction_pb2.Transaction:
+        return transaction_pb2.Transaction(
+            begin_time_us=ended_us - open_s * 1_000_000,
+            end_time_us=ended_us,
+            registered_files=files,
+            adopted_by=adopted_by,
+        )
+
+    ends = [(NOW_US, 90, 2, ""), (NOW_US, 10, 5, "another"), (NOW_US - 23 * HOUR_US, 1, 1, "")]
+    hours = wasted([*(lost(*each) for each in ends), lost(NOW_US - 25 * HOUR_US, 9, 9)], NOW_US)
+    assert len(hours) == HOURS
+    assert (hours[-1].count, hours[-1].seconds, hours[-1].files) == (2, 100, 2), "adopted files are not lost"
+    assert (hours[0].count, hours[0].seconds, hours[0].files) == (1, 1, 1)
+    assert sum(hour.count for hour in hours) == 3
 
 
 def test_races_are_counted_by_pair() -> None:

@@ -149,7 +149,13 @@ def test_renewing_tells_a_transaction_that_is_doomed(stubs: Stubs) -> None:
     stubs.alter(table_id, "zstd")
     doomed = stubs.txns.RenewTransaction(request, timeout=TIMEOUT_S).doomed
     assert doomed.rule == common_pb2.CONFLICT_RULE_METADATA_CHANGED
+    seen = stubs.txns.GetTransaction(transaction_pb2.GetTransactionRequest(txn_id=txn), timeout=TIMEOUT_S).transaction
+    assert seen.doomed == doomed
+    assert seen.lease_left_ms > 0
     assert stubs.commit(txn, files(table_id)).conflict == doomed
+    ended = stubs.txns.GetTransaction(transaction_pb2.GetTransactionRequest(txn_id=txn), timeout=TIMEOUT_S).transaction
+    assert not ended.HasField("doomed")
+    assert not ended.HasField("lease_left_ms")
 
 
 @pytest.mark.parametrize("profile", ["maxcompute", "delta_write_serializable", "row_level"])

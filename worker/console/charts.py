@@ -9,6 +9,7 @@ from typing import Final
 WIDTH: Final = 960
 HEIGHT: Final = 160
 GAP: Final = 2
+PAIR_WIDTH_MAX: Final = 64
 FACTORS: Final = (1, 2, 3, 4, 5, 6, 8)
 
 
@@ -54,7 +55,7 @@ def nice_top(highest: float) -> int:
         step *= 10
 
 
-def stacked_bars(columns: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> tuple[list[Bar], int]:
+def stacked_bars(columns: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> tuple[list[Bar], int]:
     """Columns of parts, each a kind and a number, and the end of the axis."""
     top = nice_top(max((sum(number for _, number in parts) for _, parts in columns), default=0))
     wide = WIDTH / max(len(columns), 1)
@@ -67,6 +68,20 @@ def stacked_bars(columns: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> tu
                 x, y = round(at * wide, 2), round(HEIGHT - below - height, 2)
                 bars.append(Bar(x, y, round(max(wide - GAP, 1), 2), round(height, 2), kind, f"{name}: {number} {kind}"))
                 below += height
+    return bars, top
+
+
+def paired_bars(columns: Sequence[tuple[str, int, int]], kinds: tuple[str, str]) -> tuple[list[Bar], int]:
+    """Columns of two bars beside each other, each with its text, and the end of the axis."""
+    top = nice_top(max((max(first, second) for _, first, second in columns), default=0))
+    wide = min(WIDTH / max(len(columns), 1), PAIR_WIDTH_MAX)
+    half = max(wide / 2 - GAP, 1.0)
+    bars = []
+    for at, (text, *numbers) in enumerate(columns):
+        for side, (kind, number) in enumerate(zip(kinds, numbers, strict=True)):
+            high = max(HEIGHT * number / top, 1.0) if number else 0.0
+            x = round(at * wide + side * half, 2)
+            bars.append(Bar(x, round(HEIGHT - high, 2), round(half, 2), round(high, 2), kind, text))
     return bars, top
 
 

@@ -9,16 +9,20 @@ from typing import Final
 
 from metaservice.cli.find import TABLE_ID
 from metaservice.cli.txn import with_typed_partition
+from metaservice.cli.values import to_second
 from metaservice.cli.why import ADVICE, winner_of
 from metaservice.client import DeniedError, MetaClient, NotFoundError
 from protos.laketx.v1 import common_pb2, transaction_pb2
-from worker.console.charts import WIDTH, Bar, heat, scaled
+from worker.console.charts import WIDTH, Bar, heat, scaled, stacked_bars
 from worker.console.visits import PageError, Shown, TableNames, Visit, taken
 
 LOOKED_AT_MAX: Final = 2_000
 PAGE_SIZE: Final = 500
 SHOWN: Final = 50
 OPEN_MAX: Final = 100
+OPEN_LOOKED_AT: Final = 20  # each costs a call
+HOUR_US: Final = 3_600_000_000
+HOURS: Final = 24
 BAR_HEIGHT: Final = 18
 BAR_ROWS: Final = (8, 40)
 LABEL_WIDTH: Final = 96
@@ -44,6 +48,37 @@ class HeatMap:
     rows: Sequence[Sequence[Cell]]
 
 
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """Transactions that lost in an hour: how long they were open, and files that they wrote for nothing."""
+
+    name: str
+    count: int
+    seconds: float
+    files: int
+
+
+def wasted(lost: Sequence[transaction_pb2.Transaction], now_us: int) -> list[Waste]:
+    """By the hour of their end, oldest first; the last hour is the one of now. Adopted files were not for nothing."""
+    first = now_us // HOUR_US - HOURS + 1
+    counts, open_us, files = [0] * HOURS, [0] * HOURS, [0] * HOURS
+    for each in lost:
+        at = each.end_time_us // HOUR_US - first
+        if 0 <= at < HOURS:
+            counts[at] += 1
+            open_us[at] += max(each.end_time_us - each.begin_time_us, 0)
+            files[at] += 0 if each.adopted_by else each.registered_files
+    return [
+        Waste(to_second((first + at) * HOUR_US)[11:16], counts[at], open_us[at] / 1_000_000, files[at])
+        for at in range(HOURS)
+    ]
+
+
+def looked_at(client: MetaClient, txn: transaction_pb2.Transaction) -> transaction_pb2.Transaction:
+    """An open transaction with its lease, and the conflict that it would lose to; without them if it is gone."""
+    return transaction_or_none(client, txn.txn_id) or txn
+
+
 def heat_map(conflicts: Sequence[common_pb2.Conflict]) -> HeatMap:
     counts = Counter((each.operation, each.winner_operation) for each in conflicts)
     losers, winners = (sorted({pair[at] for pair in counts}) for at in (0, 1))
@@ -62,6 +97,9 @@ def show_all(visit: Visit) -> Shown:
     table = client.get_table(table_id=table_id) if table_id else None
     lost, has_more = taken(client.list_transactions(state=LOST, table_id=table_id, page_size=PAGE_SIZE), LOOKED_AT_MAX)
     is_open, more_open = taken(client.list_transactions(state=OPEN, table_id=table_id, page_size=OPEN_MAX), OPEN_MAX)
+    is_open = [looked_at(client, each) for each in is_open[:OPEN_LOOKED_AT]] + is_open[OPEN_LOOKED_AT:]
+    waste = wasted(lost, visit.now_us)
+    bars, top = stacked_bars([(hour.name, [("lost", round(hour.seconds, 2))]) for hour in waste])
     loser, winner = visit.number("loser"), visit.number("winner")
     chosen = [
         each
@@ -77,6 +115,11 @@ def show_all(visit: Visit) -> Shown:
         "chosen": len(chosen),
         "loser": loser,
         "winner": winner,
+        "waste": waste,
+        "bars": bars,
+        "top": top,
+        "lost_seconds": sum(hour.seconds for hour in waste),
+        "lost_files": sum(hour.files for hour in waste),
         "open": is_open,
         "more_open": more_open,
         "names": TableNames(client),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from typing import Final
 
@@ -12,10 +13,12 @@ from metaservice.cli.find import TABLE_ID
 from metaservice.client import MetaServiceError
 from protos.laketx.v1 import maintenance_pb2 as pb
 from worker.console.rendering import path_text
+from worker.console.service_runs import runs_of_table, runs_of_tasks
 from worker.console.visits import PageError, Shown, Visit, taken
 
 ACTIVE_MAX: Final = 200
-ENDED_MAX: Final = 1_000
+ENDED_MAX: Final = 10_000  # as many as the service remembers
+ENDED_PAGE: Final = 1_000
 ENDED_SHOWN: Final = 50
 ACTIVE: Final = (pb.TASK_STATE_QUEUED, pb.TASK_STATE_CLAIMED, pb.TASK_STATE_FAILED)
 ENDED: Final = (pb.TASK_STATE_DONE, pb.TASK_STATE_CANCELLED)
@@ -29,14 +32,16 @@ def show(visit: Visit) -> Shown:
     pages = client.list_task_pages(table_id=table_id, states=ACTIVE, page_size=ACTIVE_MAX)
     first = next(pages)
     active, has_more = taken((task for page in (first, *islice(pages, 1)) for task in page.tasks), ACTIVE_MAX)
-    ended = list(islice(client.list_tasks(table_id=table_id, states=ENDED), ENDED_MAX))
+    listed = client.list_tasks(table_id=table_id, states=ENDED, page_size=ENDED_PAGE)
+    ended = list(reversed(deque(islice(listed, ENDED_MAX), maxlen=ENDED_SHOWN)))  # they come oldest first
     plan = next(client.plan_maintenance(table_id)) if table_id else None
     facts = {
         "table": table,
         "totals": first,
         "active": active,
         "has_more": has_more,
-        "ended": list(reversed(ended))[:ENDED_SHOWN],
+        "ended": ended,
+        "history": runs_of_table(client, table) if table is not None else runs_of_tasks(client, ended),
         "plan": plan,
         "status": client.get_status(),
         "what_of": what_of,

@@ -284,7 +284,13 @@ class UseCases:
 
     def get_transaction(self, request: transaction_pb2.GetTransactionRequest) -> transaction_pb2.GetTransactionResponse:
         txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))
-        return transaction_pb2.GetTransactionResponse(transaction=answers.transaction(txn))
+        message = answers.transaction(txn)
+        if txn.state is TxnState.OPEN:
+            message.lease_left_ms = self.transactions.lease_left_ms(txn)
+            doomed = self.transactions.doomed(txn)
+            if doomed is not None:
+                message.doomed.CopyFrom(answers.conflict(doomed))
+        return transaction_pb2.GetTransactionResponse(transaction=message)
 
 
 class Servicer:

@@ -452,6 +452,11 @@ class Transactions:
         self._state.leases[txn_id] = self._clocks.mono_ms() + self.lease_ms
         return Renewed(self.lease_ms, look(self._state, txn))
 
+    def lease_left_ms(self, txn: Txn) -> int:
+        """How long an open transaction lives without a heartbeat; after a start of the service leases begin anew."""
+        now_ms = self._clocks.mono_ms()
+        return max(self._state.leases.get(txn.txn_id, now_ms + self.lease_ms) - now_ms, 0)
+
     def abort(self, txn_id: str, reason: str) -> None:
         txn = self._state.get_txn(txn_id)
         if next_state(txn, TxnEvent.ABORT) is not txn.state:

@@ -753,6 +753,8 @@ class Transaction(_message.Message):
     ADOPTED_BY_FIELD_NUMBER: _builtins.int
     ADOPT_FROM_FIELD_NUMBER: _builtins.int
     REGISTERED_FILES_FIELD_NUMBER: _builtins.int
+    LEASE_LEFT_MS_FIELD_NUMBER: _builtins.int
+    DOOMED_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """Its id."""
     state: Global___TransactionState.ValueType
@@ -771,6 +773,8 @@ class Transaction(_message.Message):
     """The transaction whose files it took over."""
     registered_files: _builtins.int
     """Files registered."""
+    lease_left_ms: _builtins.int
+    """How long the lease of an open transaction lasts without a heartbeat. Only GetTransaction says it."""
     @_builtins.property
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIntent]:
         """Its tables, as given at the begin."""
@@ -786,6 +790,12 @@ class Transaction(_message.Message):
     @_builtins.property
     def conflict(self) -> _common_pb2.Conflict:
         """Set in state CONFLICT."""
+
+    @_builtins.property
+    def doomed(self) -> _common_pb2.Conflict:
+        """Set if an open transaction can no longer commit: the conflict that it would lose to. Only GetTransaction says it.
+        Absent: no conflict is known yet.
+        """
 
     def __init__(
         self,
@@ -803,12 +813,16 @@ class Transaction(_message.Message):
         adopted_by: _builtins.str = ...,
         adopt_from: _builtins.str = ...,
         registered_files: _builtins.int = ...,
+        lease_left_ms: _builtins.int | None = ...,
+        doomed: _common_pb2.Conflict | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "conflict", b"conflict", "principal", b"principal"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_left_ms", b"_lease_left_ms", "committed", b"committed", "conflict", b"conflict", "doomed", b"doomed", "lease_left_ms", b"lease_left_ms", "principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adopted_by", b"adopted_by", "begin_time_us", b"begin_time_us", "commit_message", b"commit_message", "committed", b"committed", "conflict", b"conflict", "end_time_us", b"end_time_us", "principal", b"principal", "registered_files", b"registered_files", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_left_ms", b"_lease_left_ms", "abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adopted_by", b"adopted_by", "begin_time_us", b"begin_time_us", "commit_message", b"commit_message", "committed", b"committed", "conflict", b"conflict", "doomed", b"doomed", "end_time_us", b"end_time_us", "lease_left_ms", b"lease_left_ms", "principal", b"principal", "registered_files", b"registered_files", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lease_left_ms: _TypeAlias = _typing.Literal["lease_left_ms"]  # noqa: Y015
+    _WhichOneofArgType__lease_left_ms: _TypeAlias = _typing.Literal["_lease_left_ms", b"_lease_left_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lease_left_ms) -> _WhichOneofReturnType__lease_left_ms | None: ...
 
 Global___Transaction: _TypeAlias = Transaction  # noqa: Y015
 
