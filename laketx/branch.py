@@ -30,7 +30,7 @@ class MergedTable:
 
     `fast_forward`: the parent's table was as the branch found it. Of one that is refused, `conflict` is the message
     of the first conflict of this table, `reason` its rule or the reason of a refusal, and `branch_version` the version
-    on the branch that can't be merged.
+    on the branch that can't be merged. A view or a namespace has its `kind`, and no commits.
     """
 
     name: str
@@ -40,6 +40,12 @@ class MergedTable:
     conflict: str = ""
     reason: str = ""
     branch_version: int = 0
+    kind: str = "table"
+
+    @classmethod
+    def of_name(cls, name: catalog_pb2.BranchName) -> Self:
+        """Reads what the service says of a view or a namespace."""
+        return cls(name.name, 0, 0, False, name.message, name.reason, kind=name.kind)
 
     @classmethod
     def of(cls, table: catalog_pb2.MergedTable) -> Self:
@@ -57,6 +63,7 @@ class TableDiff:
 
     `change` is new, dropped or changed. Rows and files are sums over the branch's commits without compactions: a row
     that two commits changed counts twice. `columns` has a text for each column that was added, dropped or changed.
+    A view or a namespace has its `kind`, and a `change`.
     """
 
     name: str
@@ -69,6 +76,12 @@ class TableDiff:
     files_removed: int
     columns: list[str]
     parent_dropped: bool
+    kind: str = "table"
+
+    @classmethod
+    def of_name(cls, name: catalog_pb2.BranchName) -> Self:
+        """Reads what the service says of a view or a namespace."""
+        return cls(name.name, name.change, [], [], 0, 0, 0, 0, [], False, kind=name.kind)
 
     @classmethod
     def of(cls, diff: BranchedChanges) -> Self:
@@ -180,7 +193,7 @@ class Branch:
         if self.parent:
             above = Branch(self._lake, self._lake.client.get_branch(self.parent).branch).tables(namespace)
         else:
-            listed = self._lake.client.list_tables(namespace=namespace)
+            listed = self._in_lake(namespace)
             forked = {table.parent_table_id for table in own}  # the parent's may have another name now
             kept = [table for table in listed if table.table_id not in forked]
             above = [table.name for table in kept if table.create_time_us <= self._meta.time_us]
@@ -188,6 +201,14 @@ class Branch:
         dropped = {table.name for table in own if table.dropped}
         added = {table.name for table in own if not table.dropped and _is_in(table.name, namespace)}
         return sorted({name for name in above if name not in dropped} | added)
+
+    def _in_lake(self, namespace: str) -> list[catalog_pb2.Table]:
+        client = self._lake.client
+        try:
+            return list(client.list_tables(namespace=namespace))
+        except NotFoundError:
+            client.get_namespace(self.named(namespace))  # it may be the branch's alone
+            return []
 
     def changed(self) -> list[catalog_pb2.BranchTable]:
         """Returns the tables that were changed, made or dropped on the branch, beside those of the parent."""
@@ -197,10 +218,14 @@ class Branch:
     def diff(self) -> list[TableDiff]:
         """Returns what changed on the branch and in its parent since, for each table that changed on the branch.
 
+        Views and namespaces that changed follow the tables.
+
         for table in branch.diff():
             print(table.name, len(table.commits), len(table.parent_commits), table.columns)
         """
-        return [TableDiff.of(diff) for diff in diff_branch(self._lake.client, self.name)]
+        names = self._lake.client.get_branch(self.name).names
+        tables = [TableDiff.of(diff) for diff in diff_branch(self._lake.client, self.name)]
+        return [*tables, *map(TableDiff.of_name, names)]
 
     def merge(
         self, *, checks: Sequence[Check] = (), keep: bool = False, dry_run: bool = False, txn_id: str | None = None
@@ -230,7 +255,7 @@ class Branch:
             validate_only=dry_run,
             txn_id=txn_id,
         )
-        tables = [MergedTable.of(table) for table in answer.tables]
+        tables = [*map(MergedTable.of, answer.tables), *map(MergedTable.of_name, answer.names)]
         if not answer.merged and not dry_run:
             raise MergeRefusedError(f"the branch {self.name} can't be merged: {_conflicts(tables)}", tables)
         if keep and not dry_run:
@@ -274,7 +299,7 @@ class Branch:
         Raises MergeRefusedError, which has the first conflict of every table.
         """
         answer = self._lake.client.refresh_branch(self.name, validate_only=dry_run, txn_id=txn_id)
-        tables = [MergedTable.of(table) for table in answer.tables]
+        tables = [*map(MergedTable.of, answer.tables), *map(MergedTable.of_name, answer.names)]
         if not answer.refreshed and not dry_run:
             raise MergeRefusedError(f"the branch {self.name} can't be refreshed: {_conflicts(tables)}", tables)
         if not dry_run:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from laketx.branch import Branch
+from laketx.branch import AT, Branch
 from laketx.column_definitions import columns_of_words
 from laketx.foreign_calls import OF_LAKES, KnowsForeignCalls, by_name
 from laketx.materialized_view import MaterializedView
@@ -132,7 +132,8 @@ class Lake(KnowsForeignCalls, Connection):
         self.mark_warehouse()
         namespace, dot, _ = name.partition(".")
         if dot:
-            self.client.create_namespace(namespace, if_not_exists=True)
+            _, at, branch = name.partition(AT)
+            self.client.create_namespace(f"{namespace}{at}{branch}", if_not_exists=True)
         return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
 
     def _columns(self, schema: str | Schema | StructType | pa.Schema, keys: list[str]) -> list[catalog_pb2.Column]:

@@ -8,7 +8,7 @@ import click
 
 from laketx.commands.ingest_declarations import INGEST
 from laketx.commands.view_declarations import VIEW
-from metaservice.cli.command import Group, SessionCommand, command, group
+from metaservice.cli.command import BranchedCommand, Group, command, group
 from metaservice.cli.kinds import FILE, PAIR, SOURCE_TABLE, TABLE, OneOf, whole
 from metaservice.cli.output import Session
 from metaservice.cli.parameters import (
@@ -191,7 +191,7 @@ def run_spark_jar(session: Session, **options: object) -> object:
     return later("laketx.commands.spark_settings", "run_spark_jar", extra="spark")(session, **options)
 
 
-@command("sql", kind=SessionCommand)
+@command("sql", kind=BranchedCommand)
 @click.option("-e", "--execute", multiple=True, metavar="SQL", help="Run these statements and end; may be repeated.")
 @click.option("-f", "--file", type=FILE, help="Run the statements of a file and end; - is standard input.")
 @click.option("--remote", metavar="URL", default="", help="A Spark Connect server, such as sc://spark:15002.")

@@ -183,7 +183,9 @@ class Shell:
         if self._lake is None:
             raise InputError("VIEW_STATEMENT_INVALID", "the server's Spark has no views' engine: use laketx view")
         if self._spark.conf.get(BRANCH_SETTING, "") not in ("", MAIN):
-            raise InputError("VIEW_ON_BRANCH", f"views are not branched: SET {BRANCH_SETTING} = {MAIN} first")
+            raise InputError(
+                "VIEW_ON_BRANCH", f"materialized views are not branched: SET {BRANCH_SETTING} = {MAIN} first"
+            )
         answer = view_statements.carry_out(self._lake, parsed, self._whole_name)
         return self._spark.createDataFrame(list(answer.rows), answer.columns) if answer.columns else None
 

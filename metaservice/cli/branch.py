@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -122,7 +122,8 @@ def run_show(session: Session, name: str, held: bool) -> None:
         session.show_json(shown)
         return
     session.show_rows(COLUMNS, [row(shown.branch, session.now_us())])
-    session.show_rows(TABLE_COLUMNS, map(table_row, shown.tables))
+    names = ((name.name, "", "", "", what_changed(name)) for name in shown.names)
+    session.show_rows(TABLE_COLUMNS, [*map(table_row, shown.tables), *names])
 
 
 def held_row(table: HeldFiles) -> Row:
@@ -144,6 +145,11 @@ def what_happened(table: catalog_pb2.BranchTable) -> str:
     return f"{commits} commits" if commits > 1 else "1 commit" if commits else "unchanged"
 
 
+def what_changed(name: catalog_pb2.BranchName) -> str:
+    """Of a view or a namespace."""
+    return f"{name.change} {name.kind}"
+
+
 @command("diff", GROUP)
 @branch_argument
 def run_diff(session: Session, name: str) -> None:
@@ -152,11 +158,14 @@ def run_diff(session: Session, name: str) -> None:
     laketx branch diff etl
     Rows and files are sums over the branch's commits without compactions. Columns: `+` added, `-` dropped, `~` changed.
     """
-    diffs = diff_branch(session.client, name)
+    diffs, names = diff_branch(session.client, name), session.client.get_branch(name).names
     if session.as_json:
-        session.show_json(list(map(diff_fields, diffs)))
+        session.show_json(
+            [*map(diff_fields, diffs), *({name.kind: name.name, "change": name.change} for name in names)]
+        )
     else:
-        session.show_rows(DIFF_COLUMNS, map(diff_row, diffs))
+        rows = ((name.name, what_changed(name), "", "", "", "", "") for name in names)
+        session.show_rows(DIFF_COLUMNS, [*map(diff_row, diffs), *rows])
 
 
 def diff_row(diff: BranchedChanges) -> Row:
@@ -210,12 +219,12 @@ def run_merge(
     if session.as_json:
         session.show_json(answer)
     else:
-        session.show_rows(MERGE_COLUMNS, map(merge_row, answer.tables))
+        session.show_rows(MERGE_COLUMNS, merge_rows(answer.tables, answer.names))
         if answer.merged:
             outcome = "could be merged" if dry_run else "merged"
-            session.note(f"{outcome}: {name}, {len(answer.tables)} tables")
+            session.note(f"{outcome}: {name}, {len(answer.tables)} tables{names_text(answer.names)}")
     if not answer.merged:
-        raise refused_merge(name, answer.tables)
+        raise refused_merge(name, answer.tables, answer.names)
 
 
 @command("refresh", GROUP)
@@ -233,18 +242,34 @@ def run_refresh(session: Session, name: str, dry_run: bool) -> None:
     if session.as_json:
         session.show_json(answer)
     else:
-        session.show_rows(REFRESH_COLUMNS, map(merge_row, answer.tables))
+        session.show_rows(REFRESH_COLUMNS, merge_rows(answer.tables, answer.names))
         if answer.refreshed:
             outcome = "could be refreshed" if dry_run else "refreshed"
-            session.note(f"{outcome}: {name}, {len(answer.tables)} changed tables")
+            session.note(f"{outcome}: {name}, {len(answer.tables)} changed tables{names_text(answer.names)}")
     if not answer.refreshed:
-        raise refused_merge(name, answer.tables)
+        raise refused_merge(name, answer.tables, answer.names)
 
 
-def refused_merge(name: str, tables: Iterable[catalog_pb2.MergedTable]) -> CommandError:
-    lost = "; ".join(f"{table.name}: {refusal_of(table)}" for table in tables if refusal_of(table))
+def refusals_of(tables: Iterable[catalog_pb2.MergedTable], names: Iterable[catalog_pb2.BranchName]) -> str:
+    """All of a merge or a refresh."""
+    lost = [f"{table.name}: {refusal_of(table)}" for table in tables if refusal_of(table)]
+    return "; ".join([*lost, *(f"the {name.kind} {name.name}: {name.message}" for name in names if name.reason)])
+
+
+def names_text(names: Sequence[catalog_pb2.BranchName]) -> str:
+    return f", {len(names)} views and namespaces" if names else ""
+
+
+def refused_merge(
+    name: str, tables: Iterable[catalog_pb2.MergedTable], names: Iterable[catalog_pb2.BranchName]
+) -> CommandError:
+    lost = refusals_of(tables, names)
     hint = "make the changes again on a new branch, or in the parent"
     return CommandError(Exit.CONFLICT, "MERGE_REFUSED", lost, {"branch": name}, hint)
+
+
+def merge_rows(tables: Iterable[catalog_pb2.MergedTable], names: Iterable[catalog_pb2.BranchName]) -> list[Row]:
+    return [*map(merge_row, tables), *((name.name, "", "", name.message or what_changed(name)) for name in names)]
 
 
 def merge_row(table: catalog_pb2.MergedTable) -> Row:
@@ -281,7 +306,7 @@ def run_drop(session: Session, name: str, yes: bool, dry_run: bool) -> None:
     """
     shown = session.client.get_branch(name)
     changed = sum(what_happened(table) != "unchanged" for table in shown.tables)
-    warning = f" It has changes of {changed} tables." if changed else ""
+    warning = f" It has changes of {changed} tables{names_text(shown.names)}." if changed or shown.names else ""
     if session.agreed("drop", f"branch {shown.branch.name}", shown, yes=yes, dry_run=dry_run, warning=warning):
         answer = session.client.drop_branch(name)
         session.done(f"dropped branch {name}; transactions ended: {answer.ended_transactions}", answer)

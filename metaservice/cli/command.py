@@ -109,7 +109,10 @@ class Command(click.Command):
             session = session_of(ctx)
             session.settings.settle(session.environment)
             if session.settings.branch and not session.settings.branch_used and not self.takes_branch:
-                raise refuse(ctx, f"{ctx.command_path}: --branch is for commands that are given the name of a table")
+                raise refuse(
+                    ctx,
+                    f"{ctx.command_path}: --branch is for commands that take the name of a table, view or namespace",
+                )
         return super().invoke(ctx)
 
     # ---------------------------------------------------------------------------------------------------------- help
@@ -143,8 +146,8 @@ class Command(click.Command):
                     formatter.write_dl([(each.get_help_spec(ctx), each.help or "") for each in listed])
 
 
-class SessionCommand(Command):
-    """A command that starts a session, on the branch of `--branch`."""
+class BranchedCommand(Command):
+    """A command that works on the branch of `--branch` without the name of a table."""
 
     takes_branch = True
 

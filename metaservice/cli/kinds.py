@@ -122,8 +122,21 @@ class Known(click.ParamType[str, str]):
         return [CompletionItem(text, help=meaning) for text, meaning in found if text.startswith(incomplete)]
 
 
+class NameOnBranch(Known):
+    """A namespace's name. With `--branch` it is one on that branch, unless it says one itself."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        settings = session_of(ctx).settings
+        if not settings.branch:
+            return value
+        settings.branch_used = True
+        name, _, branch = value.partition(AT)
+        branch = branch or settings.branch
+        return name if branch.lower() == MAIN or not name else f"{name}{AT}{branch}"
+
+
 class TableName(Known):
-    """A table's name or id. With `--branch` a name that says no branch is one on that branch."""
+    """A table's or view's name, or a table's id. With `--branch` a name that says no branch is one on that branch."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         settings = session_of(ctx).settings
@@ -175,8 +188,10 @@ NEW_TABLE: Final = TableName("name", lambda _, __: ())
 DROPPED_TABLE: Final = Known("table", dropped_tables)
 COLUMN: Final = Known("name", lambda client, table: ((c.name, c.type) for c in find_table(client, table).columns))
 NAMESPACE: Final = Known("name", lambda client, _: ((name, "") for name in list_namespaces(client)))
+BRANCHED_NAMESPACE: Final = NameOnBranch("name", lambda client, _: ((name, "") for name in list_namespaces(client)))
+NEW_NAMESPACE: Final = NameOnBranch("name", lambda _, __: ())
 BRANCH: Final = Known("branch", lambda client, _: ((each.name, each.comment) for each in client.list_branches()))
-VIEW: Final = Known("name", lambda client, _: ((each.name, each.comment) for each in client.list_views()))
+VIEW: Final = TableName("name", lambda client, _: ((each.name, each.comment) for each in client.list_views()))
 ANY, OPEN = transaction_pb2.TRANSACTION_STATE_UNSPECIFIED, transaction_pb2.TRANSACTION_STATE_OPEN
 TRANSACTION: Final = Known("txn", lambda client, _: transactions(client, ANY))
 OPEN_TRANSACTION: Final = Known("txn", lambda client, _: transactions(client, OPEN))

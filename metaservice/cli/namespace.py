@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from metaservice.cli.command import command, group
-from metaservice.cli.kinds import NAMESPACE
+from metaservice.cli.command import BranchedCommand, command, group
+from metaservice.cli.kinds import BRANCHED_NAMESPACE, NEW_NAMESPACE
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, property_option
 from metaservice.cli.values import properties_text, when
@@ -14,16 +14,17 @@ from protos.laketx.v1 import catalog_pb2
 COLUMNS = (Column("name"), Column("made (UTC)", rank=1), Column("properties", rank=2, folds=True))
 
 GROUP = group("namespace", "List, show, make and drop namespaces.")
-name_argument = click.argument("name", type=NAMESPACE, help="Name of the namespace.")
+name_argument = click.argument("name", type=BRANCHED_NAMESPACE, help="Name of the namespace.")
 
 
-@command("list", GROUP)
+@command("list", GROUP, kind=BranchedCommand)
 def run_list(session: Session) -> None:
     """List the namespaces, by name.
 
     laketx namespace list
+    laketx --branch etl namespace list
     """
-    session.show_list(COLUMNS, session.client.list_namespaces(), row)
+    session.show_list(COLUMNS, session.client.list_namespaces(branch=session.settings.branch), row)
 
 
 def row(namespace: catalog_pb2.Namespace) -> Row:
@@ -41,19 +42,18 @@ def run_show(session: Session, name: str) -> None:
     if session.as_json:
         session.show_json(namespace)
         return
-    tables = sum(1 for _ in session.client.list_tables(namespace=namespace.name))
-    session.show_pairs(
-        [
-            ("namespace", namespace.name),
-            ("made", when(namespace.create_time_us)),
-            ("properties", properties_text(namespace.properties)),
-            ("tables", tables),
-        ]
-    )
+    facts: list[tuple[str, object]] = [
+        ("namespace", namespace.name),
+        ("made", when(namespace.create_time_us)),
+        ("properties", properties_text(namespace.properties)),
+    ]
+    if "@" not in name:
+        facts.append(("tables", sum(1 for _ in session.client.list_tables(namespace=namespace.name))))
+    session.show_pairs(facts)
 
 
 @command("create", GROUP)
-@click.argument("name", help="Name of the new namespace: letters, digits and _, at most 128.")
+@click.argument("name", type=NEW_NAMESPACE, help="Name of the new namespace: letters, digits and _, at most 128.")
 @property_option
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the namespace exists.")
 def run_create(session: Session, name: str, properties: tuple[tuple[str, str], ...], if_not_exists: bool) -> None:

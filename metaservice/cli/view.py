@@ -10,7 +10,7 @@ import click
 
 from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.kinds import NAMESPACE, TABLE, VIEW
+from metaservice.cli.kinds import BRANCHED_NAMESPACE, TABLE, VIEW
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks
 from metaservice.cli.values import when
@@ -31,14 +31,17 @@ materialized_argument = click.argument("name", type=TABLE, help="Name of the mat
 
 
 @command("list", GROUP)
-@click.option("--namespace", default="", type=NAMESPACE, help="Only views of this namespace.")
+@click.option("--namespace", default="", type=BRANCHED_NAMESPACE, help="Only views of this namespace.")
 def run_list(session: Session, namespace: str) -> None:
     """List the views of SQL, by name.
 
     laketx view list
+    laketx --branch etl view list
     Materialized views are tables: `laketx view status` lists them.
     """
-    session.show_list(COLUMNS, session.client.list_views(namespace=namespace), row)
+    name, _, branch = namespace.partition("@")
+    listed = session.client.list_views(namespace=name, branch=branch if name else session.settings.branch)
+    session.show_list(COLUMNS, listed, row)
 
 
 def row(view: catalog_pb2.View) -> Row:

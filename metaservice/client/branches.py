@@ -56,6 +56,7 @@ class BranchCalls(Caller):
         for page in self._pages(self._catalog.GetBranch, catalog_pb2.GetBranchRequest(name=name)):
             branch.branch.CopyFrom(page.branch)
             branch.tables.extend(page.tables)
+            branch.names.extend(page.names)
         return branch
 
     def extend_branch(self, name: str, keep_ms: int) -> catalog_pb2.Branch:
@@ -110,7 +111,8 @@ class BranchCalls(Caller):
                 name, keep=keep, validate_only=validate_only, txn_id=txn_id, checked_table_ids=sorted(checked)
             )
             failed = [table for table in answer.tables if table.reason or table.HasField("conflict")]
-            if not failed or not all(table.checks for table in failed):
+            is_stopped = any(name.reason for name in answer.names)
+            if is_stopped or not failed or not all(table.checks for table in failed):
                 return answer
             for table in failed:
                 for query in table.checks:

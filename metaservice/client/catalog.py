@@ -55,9 +55,9 @@ class CatalogCalls(Caller):
         """Found in any case of letters."""
         return self._call(self._catalog.GetNamespace, catalog_pb2.GetNamespaceRequest(name=name)).namespace
 
-    def list_namespaces(self, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Namespace]:
-        """Namespaces by name."""
-        request = catalog_pb2.ListNamespacesRequest(page_size=page_size)
+    def list_namespaces(self, *, branch: str = "", page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Namespace]:
+        """Namespaces by name; with a branch those that it shows."""
+        request = catalog_pb2.ListNamespacesRequest(page_size=page_size, branch=branch)
         for page in self._pages(self._catalog.ListNamespaces, request):
             yield from page.namespaces
 
@@ -102,9 +102,11 @@ class CatalogCalls(Caller):
         """Found in any case of letters."""
         return self._call(self._catalog.GetView, catalog_pb2.GetViewRequest(name=name)).view
 
-    def list_views(self, *, namespace: str = "", page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.View]:
-        """Views by name; with a namespace only its views."""
-        request = catalog_pb2.ListViewsRequest(page_size=page_size, namespace=namespace)
+    def list_views(
+        self, *, namespace: str = "", branch: str = "", page_size: int = PAGE_SIZE
+    ) -> Iterator[catalog_pb2.View]:
+        """Views by name; with a namespace only its views, with a branch those that it shows, named VIEW@BRANCH."""
+        request = catalog_pb2.ListViewsRequest(page_size=page_size, namespace=namespace, branch=branch)
         for page in self._pages(self._catalog.ListViews, request):
             yield from page.views
 

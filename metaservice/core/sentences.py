@@ -93,6 +93,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "LEADS_ALONE": "the store is on a disk, so no other process can lead: stop the service instead",
     "MARK_OF_PARENT": "the branch only shows this tag or cursor of its parent's table: drop it there",
     "MERGE_CHECKS_NOT_RUN": "run the checks of merge.checks on the branch, as `laketx branch merge` does",
+    "MERGE_NAME_CHANGED": "the parent has changed it, too, since the branch left: make it there as the parent has it",
     "MERGE_NEEDS_UNCHANGED_PARENT": "the parent's table has changed, so this can't be merged: repeat it in the parent",
     "MERGE_PARENT_DROPPED": "the parent dropped the table since: drop it on the branch, too, or undrop it",
     "MESSAGE_UNREADABLE": "the request is not a message of this call: check the client's version",

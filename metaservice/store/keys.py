@@ -36,6 +36,7 @@ n table path               rows of an inlined file, as its writer sent them
 w place 0 grantee          role of a user or a group there
 k token                    service token, without its secret
 b name                     branch
+d kind branch name 0 until  what a name of a view or a namespace (kind v, E) stood for until then
 f table                    fork: what the table has of another one
 m table partition bucket path          entry of its base that a fork took out, or whose file is the base's
 a table version            what a commit on a branch declared, for the merge
@@ -93,6 +94,7 @@ APPS = b"A"
 INLINED = b"n"
 IMPORTS = b"x"
 BRANCHES = b"b"
+MEANINGS = b"d"
 FORKS = b"f"
 MASKS = b"m"
 DECLARED = b"a"
@@ -374,6 +376,19 @@ def cursor_key(table: bytes, name: str) -> bytes:
 
 def branch_key(name: str) -> bytes:
     return BRANCHES + name.encode()
+
+
+def meanings_prefix(kind: bytes, branch: bytes = b"") -> bytes:
+    return MEANINGS + kind + branch
+
+
+def meaning_key(kind: bytes, branch: bytes, name: str, until_us: int) -> bytes:
+    return meanings_prefix(kind, branch) + name.encode() + b"\x00" + _Q.pack(until_us)
+
+
+def decode_meaning_key(key: bytes) -> tuple[bytes, str, int]:
+    """The branch, the name, and until when."""
+    return key[2:18], key[18:-9].decode(), decode_version(key[-8:])
 
 
 def fork_key(table: bytes) -> bytes:

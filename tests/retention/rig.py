@@ -124,14 +124,18 @@ class Rig:
         return str(UUID(int=number))
 
     def create(self, name: str, retain_hours: int | None) -> str:
+        meta = self.meta(name, retain_hours)
+        self.ask(lambda: self.catalog.create(meta, WHO))
+        return meta.table_id
+
+    def meta(self, name: str, retain_hours: int | None = None) -> TableMeta:
+        """A new table's, with a new id."""
         properties = {} if retain_hours is None else {"data.retain.hours": str(retain_hours)}
         columns = (Column("id", "bigint", True, "", 1), Column("day", "string", True, "", 2))
         parts, table_id = Partitioning((("day", "string"),)), self.uuid()
-        meta = TableMeta(
+        return TableMeta(
             table_id, name, parts, (), 0, Profile.MAXCOMPUTE, 1, properties, frozenset(), "", columns, 0, name
         )
-        self.ask(lambda: self.catalog.create(meta, WHO))
-        return table_id
 
     def begin(self, operation: Operation, adopt_from: str = "", read_version: int | None = None) -> str:
         txn_id = self.uuid()

@@ -114,13 +114,39 @@ def test_a_session_on_a_branch(lake: Lake, sql: SparkSession) -> None:
         assert {"there", "here"} <= named
         assert not {"late", "dropped"} & named
         sql.sql("INSERT INTO branched.shop.there.branch_main SELECT id, v FROM branched.shop.there WHERE id = 3")
-        with pytest.raises(Exception, match=r"VIEW_ON_BRANCH.*SET spark.laketx.branch = main"):
-            sql.sql("CREATE VIEW branched.shop.seen AS SELECT * FROM branched.shop.there")
     assert ids(sql, "shop.there") == [(1, 1), (3, 3)]
     with session_on(sql, "main"):
         assert ids(sql, "shop.there") == [(1, 1), (3, 3)]
     assert {"shop.here", "shop.dropped"} & set(lake.tables()) == {"shop.dropped"}
     assert lake.table("shop.here@first").meta.properties["user.owner"] == "ana"
+
+
+def test_views_and_namespaces_of_a_session_on_a_branch(lake: Lake, sql: SparkSession) -> None:
+    """They are the branch's, and read its tables; the merge gives them to the lake."""
+    lake.create_table("shop.seen_of", "id bigint, v bigint")
+    sql.sql("INSERT INTO branched.shop.seen_of VALUES (1, 1)")
+    sql.sql("CREATE VIEW branched.shop.old AS SELECT id FROM branched.shop.seen_of")
+    lake.branch("views")
+    sql.sql("CREATE OR REPLACE VIEW branched.shop.old AS SELECT v FROM branched.shop.seen_of")
+    with session_on(sql, "views"):
+        sql.sql("INSERT INTO branched.shop.seen_of VALUES (2, 20)")
+        sql.sql("CREATE NAMESPACE branched.fresh")
+        sql.sql("CREATE VIEW branched.fresh.seen AS SELECT id, v FROM branched.shop.seen_of")
+        sql.sql("CREATE VIEW branched.fresh.gone AS SELECT 1 AS one")
+        sql.sql("ALTER VIEW branched.fresh.gone RENAME TO fresh.going")
+        sql.sql("DROP VIEW branched.fresh.going")
+        assert ids(sql, "fresh.seen") == [(1, 1), (2, 20)]
+        assert sql.table("branched.shop.old").columns == ["id"]
+        assert "fresh" in {row.namespace for row in sql.sql("SHOW NAMESPACES IN branched").collect()}
+        assert [row.viewName for row in sql.sql("SHOW VIEWS IN branched.fresh").collect()] == ["seen"]
+        with pytest.raises(Exception, match=r"VIEW_ON_BRANCH.*SET spark.laketx.branch = main"):
+            sql.sql("SELECT * FROM branched.shop.`old@main`")
+    assert sql.table("branched.shop.old").columns == ["v"]
+    with pytest.raises(Exception, match=r"NOT_FOUND"):
+        sql.sql("SELECT * FROM branched.fresh.seen")
+    rows = sql.sql("CALL branched.system.merge_branch('views')").collect()
+    assert {row.table for row in rows} == {"shop.seen_of", "namespace fresh", "view fresh.seen"}
+    assert ids(sql, "fresh.seen") == [(1, 1), (2, 20)]
 
 
 def test_an_unknown_branch_is_refused_by_the_statement(lake: Lake, sql: SparkSession) -> None:

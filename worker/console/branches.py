@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
-from metaservice.cli.branch import refusal_of, what_happened
+from metaservice.cli.branch import refusal_of, refusals_of, what_changed, what_happened
 from metaservice.client import DeniedError
-from protos.laketx.v1 import catalog_pb2
 from worker.console.rendering import path_text
 from worker.console.visits import PageError, Shown, Visit, number_of, taken
 
@@ -37,6 +35,8 @@ def show(visit: Visit) -> Shown:
     facts = {
         "branch": answer.branch,
         "tables": answer.tables[:TABLES_SHOWN],
+        "names": answer.names,
+        "what_changed": what_changed,
         "left_out": max(len(answer.tables) - TABLES_SHOWN, 0),
         "changed": sum(what_happened(table) != "unchanged" for table in answer.tables),
         "preview": preview,
@@ -72,7 +72,7 @@ def refresh(visit: Visit) -> Response:
     name = visit.part("name")
     answer = visit.client.refresh_branch(name)
     if not answer.refreshed:
-        raise unchanged("Not refreshed", answer.tables)
+        raise unchanged("Not refreshed", refusals_of(answer.tables, answer.names))
     return RedirectResponse(path_text(f"/branches/{name}", refreshed="yes"), 303)
 
 
@@ -84,11 +84,10 @@ def merge(visit: Visit) -> Response | Shown:
     keep = visit.form.get("keep") == "yes"
     answer = visit.client.merge_branch(name, keep=keep)
     if not answer.merged:
-        raise unchanged("Not merged", answer.tables)
+        raise unchanged("Not merged", refusals_of(answer.tables, answer.names))
     target = path_text(f"/branches/{name}", merged="yes") if keep else path_text("/branches")
     return RedirectResponse(target, 303)
 
 
-def unchanged(title: str, tables: Iterable[catalog_pb2.MergedTable]) -> PageError:
-    lost = "; ".join(f"{table.name}: {refusal_of(table)}" for table in tables if refusal_of(table))
+def unchanged(title: str, lost: str) -> PageError:
     return PageError(409, f"{title}: {lost}", "Nothing was changed. Look at the preview of the merge.")

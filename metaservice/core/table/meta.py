@@ -205,6 +205,7 @@ class View:
     create_time_us: int = 0
     replace_time_us: int = 0
     digest: bytes = b""
+    since_us: int = 0  # when its name got it: branches that left earlier don't show it
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,7 @@ class Namespace:
     properties: Mapping[str, str] = field(default_factory=dict)
     create_time_us: int = 0
     digest: bytes = b""
+    since_us: int = 0  # as of a view
 
 
 def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:

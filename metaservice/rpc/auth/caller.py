@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from metaservice.core.access import Identity, Place, Policy, Role
 from metaservice.core.commit.transaction import Txn, TxnState, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.branches import off_branch
 from metaservice.rpc.convert import wire, wire_tasks
 from metaservice.service.decider.branch_marks import find_cursor, find_tag
 from metaservice.service.decider.state import State
@@ -39,7 +40,7 @@ class Caller:
         return self.policy.role(self.who)
 
     def on_namespace(self, name: str) -> Role:
-        return self.policy.role(self.who, name)
+        return self.policy.role(self.who, off_branch(name))
 
     def on_table(self, table_id: str) -> Role:
         table = self.state.views.find(table_id)
@@ -59,7 +60,9 @@ class Caller:
         if self.on_namespace(name) >= READER:
             return True
         tables = map(self.state.views.find, self.policy.tables_of(self.who))
-        return any(table is not None and namespace_of(table.meta.name).lower() == name.lower() for table in tables)
+        return any(
+            table is not None and namespace_of(table.meta.name).lower() == off_branch(name).lower() for table in tables
+        )
 
     def reads(self, table_id: str) -> bool:
         return self.on_table(table_id) >= READER

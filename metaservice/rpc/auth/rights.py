@@ -16,7 +16,9 @@ from metaservice.core.table.branches import branch_of, off_branch, on_branch
 from metaservice.core.table.model import Operation
 from metaservice.rpc.auth.caller import ADMIN, MAINTAINER, READER, WRITER, Caller, namespace_of
 from metaservice.rpc.convert import wire
+from metaservice.service.branch.branched_names import NAMESPACE, NEW, VIEW, BranchedName, BranchedNames
 from metaservice.service.branch.branches import tables_on
+from metaservice.service.decider.naming import find_namespace
 from protos.laketx.v1 import catalog_pb2
 
 OF_SERVICES: Final = {Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER, Operation.RESTORE}
@@ -142,7 +144,7 @@ def _list_tables(caller: Caller, request: Any) -> None:
 
 
 def _create_namespace(caller: Caller, request: Any) -> None:
-    is_there = request.if_not_exists and caller.state.namespaces.find(request.name) is not None
+    is_there = request.if_not_exists and find_namespace(caller.state, request.name) is not None
     if not (is_there and caller.sees_namespace(request.name)):
         caller.need(MAINTAINER)
 
@@ -171,6 +173,32 @@ def _merge(caller: Caller, request: Any) -> None:
             caller.need_namespace(namespace_of(table.meta.name), WRITER)
         elif table.head > table.fork.version:
             caller.need_table(table.view().base_id, WRITER)
+    for one in BranchedNames(caller.state, branch).to_come if branch is not None else ():
+        _merge_name(caller, one)
+
+
+def _merge_name(caller: Caller, one: BranchedName) -> None:
+    """As for the same change in the parent."""
+    if one.kind == VIEW:
+        caller.need_namespace(namespace_of(one.name), WRITER if one.thing is not None else MAINTAINER)
+    elif one.change == NEW:
+        caller.need(MAINTAINER)
+    else:
+        caller.need_namespace(one.name, MAINTAINER if one.thing is not None else ADMIN)
+
+
+def _sees_name(caller: Caller, one: Any) -> bool:
+    return caller.sees_namespace(one.name if one.kind == NAMESPACE else namespace_of(one.name))
+
+
+def _shown_branch(caller: Caller, answer: Any) -> None:
+    _keep(answer.tables, lambda table: _sees_on_branch(caller, table))
+    _keep(answer.names, lambda one: _sees_name(caller, one))
+
+
+def _shown_refresh(caller: Caller, answer: Any) -> None:
+    _keep(answer.tables, lambda table: caller.reads(table.table_id))
+    _keep(answer.names, lambda one: _sees_name(caller, one))
 
 
 def _sees_on_branch(caller: Caller, table: Any) -> bool:
@@ -363,17 +391,19 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_CATALOG}GetBranch": Right(
         "any identity: tables that it may not read are left out",
         _anyone,
-        lambda caller, answer: _keep(answer.tables, lambda table: _sees_on_branch(caller, table)),
+        _shown_branch,
     ),
     f"{_CATALOG}ExtendBranch": Right("one's own branch, or maintainer on the service", _branch),
     f"{_CATALOG}DropBranch": Right("one's own branch, or maintainer on the service", _branch),
     f"{_CATALOG}MergeBranch": Right(
-        "writer on the parent's tables that it changes, and on the namespaces of tables that it adds", _merge
+        "writer on the parent's tables that it changes, and on the namespaces of tables that it adds; of views and"
+        " namespaces as for the same change in the parent",
+        _merge,
     ),
     f"{_CATALOG}RefreshBranch": Right(
         "one's own branch, or maintainer on the service: tables that it may not read are left out",
         _branch,
-        lambda caller, answer: _keep(answer.tables, lambda table: caller.reads(table.table_id)),
+        _shown_refresh,
     ),
     f"{_CATALOG}CloneTable": Right("reader on the table, and writer on the namespace of the clone", _clone),
     f"{_TABLES}PlanMaintenance": _on_table(READER),

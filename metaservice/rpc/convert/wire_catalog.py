@@ -6,6 +6,7 @@ from uuid import UUID
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
+from metaservice.core.table.branches import AT, BRANCH_NAME, branch_of, off_branch
 from metaservice.core.table.foreign_properties import translated
 from metaservice.core.table.meta import Namespace, Profile, TableMeta, View
 from metaservice.core.table.partitions import Partitioning
@@ -82,9 +83,9 @@ def new_namespace(message: catalog_pb2.CreateNamespaceRequest) -> Namespace:
         check_user_property(name)
     properties = wire.properties(message.properties)
     if not message.request_id:
-        return Namespace(namespace_name(message.name), properties)
+        return Namespace(branched_namespace_name(message.name), properties)
     _check_request_id(message.request_id)
-    return Namespace(namespace_name(message.name), properties, digest=wire.digest(message))
+    return Namespace(branched_namespace_name(message.name), properties, digest=wire.digest(message))
 
 
 def namespace_changes(message: catalog_pb2.AlterNamespaceRequest) -> tuple[dict[str, str], list[str]]:
@@ -130,4 +131,12 @@ def view_message(view: View) -> catalog_pb2.View:
 def namespace_name(name: str) -> str:
     if not wire.NAME.match(name):
         raise invalid("NAME_INVALID", "use letters, digits and _", name=name[:128])
+    return name
+
+
+def branched_namespace_name(name: str) -> str:
+    """One that may say a branch."""
+    namespace_name(off_branch(name))
+    if AT in name and not BRANCH_NAME.match(branch_of(name)):
+        raise invalid("BRANCH_NAME_INVALID", branch=branch_of(name)[:64])
     return name

@@ -8,13 +8,14 @@ from metaservice.core import limits
 from metaservice.core.access import Place
 from metaservice.core.errors import MetaError, invalid
 from metaservice.core.table.branches import Branch, branch_of
-from metaservice.rpc.auth.authorization import Authorizer
+from metaservice.rpc.auth.authorization import Authorizer, Maker
 from metaservice.rpc.auth.caller import namespace_of
 from metaservice.rpc.convert import answers, wire
 from metaservice.rpc.convert.paging import bound_start, bound_token, fitting, page_size
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.services.calls import Servicer, UseCases
 from metaservice.service.branch.branch_replay import Merged
+from metaservice.service.branch.branched_names import NAMESPACE, NEW, BranchedName
 from metaservice.service.branch.branches import BranchedTable, BranchRequest
 from metaservice.service.branch.merging import MergeRequest
 from metaservice.service.branch.refreshing import RefreshRequest
@@ -59,12 +60,13 @@ class BranchMethods(Servicer):
     def GetBranch(self, request: pb.GetBranchRequest, context: Context) -> pb.GetBranchResponse:
         size, filters = page_size(request.page_size), ("branch", request.name)
         after = _place(bound_start(request.page_token, *filters))
-        branch, tables = self._ask(lambda: self._calls.branches.get(request.name))
+        branch, tables, names = self._ask(lambda: self._calls.branches.get(request.name))
         later = [table for table in tables if table.place > after]
         shown = list(fitting(map(_table, later[:size])))
         place = later[len(shown) - 1].place if len(shown) < len(later) else ""
         token = bound_token(place.encode(), *filters)
-        return pb.GetBranchResponse(branch=_branch(branch), tables=shown, next_page_token=token)
+        changed = [] if after else map(_name, names)
+        return pb.GetBranchResponse(branch=_branch(branch), tables=shown, next_page_token=token, names=changed)
 
     def ExtendBranch(self, request: pb.ExtendBranchRequest, context: Context) -> pb.ExtendBranchResponse:
         keep_ms = _keep_ms(request.keep_ms)
@@ -86,7 +88,21 @@ class BranchMethods(Servicer):
             request.validate_only,
             frozenset(map(wire.table_id, request.checked_table_ids)),
         )
-        return _merged(self._ask(lambda: self._calls.merging.merge(merge)))
+        maker = self._gate.maker(context)
+        return _merged(self._ask(lambda: self._merge(merge, maker)))
+
+    def _merge(self, request: MergeRequest, maker: Maker) -> Merged:
+        """Whoever merges is the admin of the namespaces that the lake gets. On the decider's thread."""
+        state = self._calls.decider.state
+        branch = state.branches.find(request.name)
+        if branch is None or branch.parent or request.validate_only or not state.named_spaces.own(branch):
+            return self._calls.merging.merge(request)
+        own = maker.owning("")
+        merged = self._calls.merging.merge(request)
+        for named in merged.named if merged.is_done else ():
+            if named.kind == NAMESPACE and named.change == NEW:
+                own(Place(namespace=named.name))
+        return merged
 
     def RefreshBranch(self, request: pb.RefreshBranchRequest, context: Context) -> pb.RefreshBranchResponse:
         refresh = RefreshRequest(
@@ -102,6 +118,7 @@ class BranchMethods(Servicer):
             tables=merged.tables,
             commit_time_us=merged.commit_time_us,
             left_out=merged.left_out,
+            names=merged.names,
         )
 
     def CloneTable(self, request: pb.CloneTableRequest, context: Context) -> pb.CloneTableResponse:
@@ -171,7 +188,18 @@ def _merged(merge: Merged) -> pb.MergeBranchResponse:
     tables = sorted(merge.tables, key=lambda table: not table.fails)
     shown = list(fitting(map(_merged_table, tables)))
     time_us, left_out = merge.time_us if merge.is_done else 0, len(tables) - len(shown)
-    return pb.MergeBranchResponse(merged=merge.is_done, tables=shown, commit_time_us=time_us, left_out=left_out)
+    return pb.MergeBranchResponse(
+        merged=merge.is_done,
+        tables=shown,
+        commit_time_us=time_us,
+        left_out=left_out,
+        names=map(_name, sorted(merge.named, key=lambda named: named.refusal is None)),
+    )
+
+
+def _name(named: BranchedName) -> pb.BranchName:
+    reason, message = ("", "") if named.refusal is None else (named.refusal.reason, named.refusal.message)
+    return pb.BranchName(kind=named.kind, name=named.name, change=named.change, reason=reason, message=message)
 
 
 def _merge_digest(request: pb.MergeBranchRequest) -> bytes:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from metaservice.core.access import Place
 from metaservice.core.errors import invalid
+from metaservice.core.table.branches import branch_of, on_branch
 from metaservice.core.table.meta import Namespace, TableMeta
 from metaservice.core.table.model import Principal
 from metaservice.rpc.auth.authorization import Maker
@@ -167,38 +168,38 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
             return namespaces.create(wanted, if_not_exists=if_not_exists)
         own = maker.owning("")
         made, created = namespaces.create(wanted, if_not_exists=if_not_exists)
-        own(Place(namespace=made.name))
+        if not branch_of(wanted.name):  # one of a branch gets its admin with the merge
+            own(Place(namespace=made.name))
         return made, created
 
     def GetNamespace(self, request: pb.GetNamespaceRequest, context: Context) -> pb.GetNamespaceResponse:
-        name = wire_catalog.namespace_name(request.name)
+        name = wire_catalog.branched_namespace_name(request.name)
         found = self._ask(lambda: self._calls.catalog.namespaces.get(name))
         return pb.GetNamespaceResponse(namespace=_namespace(found))
 
     def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:
         size = page_size(request.page_size)
-        after = bound_start(request.page_token, "namespaces")
+        filters = ("namespaces", request.branch) if request.branch else ("namespaces",)
+        after = bound_start(request.page_token, *filters)
         if after and not _is_name(after):
             raise invalid("PAGE_TOKEN_INVALID")
         listing = self._calls.catalog.namespaces.list_all
-        found = self._ask(lambda: listing(after.decode(), size))
+        found = self._ask(lambda: listing(request.branch, after.decode(), size))
         shown = list(fitting(map(_namespace, found)))
         names = [one.name for one in shown]
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else names[-1].encode()
-        return pb.ListNamespacesResponse(
-            names=names, namespaces=shown, next_page_token=bound_token(place, "namespaces")
-        )
+        return pb.ListNamespacesResponse(names=names, namespaces=shown, next_page_token=bound_token(place, *filters))
 
     def AlterNamespace(self, request: pb.AlterNamespaceRequest, context: Context) -> pb.AlterNamespaceResponse:
-        name = wire_catalog.namespace_name(request.name)
+        name = wire_catalog.branched_namespace_name(request.name)
         updates, removals = wire_catalog.namespace_changes(request)
         namespaces = self._calls.catalog.namespaces
         found, removed = self._ask(lambda: namespaces.alter(name, updates, removals))
         return pb.AlterNamespaceResponse(namespace=_namespace(found), removed=removed)
 
     def DropNamespace(self, request: pb.DropNamespaceRequest, context: Context) -> pb.DropNamespaceResponse:
-        name, dry = wire_catalog.namespace_name(request.name), request.validate_only
+        name, dry = wire_catalog.branched_namespace_name(request.name), request.validate_only
         self._ask(lambda: self._calls.catalog.namespaces.drop(name, validate_only=dry))
         return pb.DropNamespaceResponse()
 
@@ -219,19 +220,21 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         return pb.GetViewResponse(view=wire_catalog.view_message(found))
 
     def ListViews(self, request: pb.ListViewsRequest, context: Context) -> pb.ListViewsResponse:
-        size, namespace = page_size(request.page_size), request.namespace
+        size, namespace, branch = page_size(request.page_size), request.namespace, request.branch
         if namespace:
             wire_catalog.namespace_name(namespace)
-            namespace = self._ask(lambda: self._calls.catalog.namespaces.get(namespace)).name
-        after = bound_start(request.page_token, "views", namespace)
+            whole = on_branch(namespace, branch)
+            namespace = self._ask(lambda: self._calls.catalog.namespaces.get(whole)).name
+        filters = ("views", namespace, branch) if branch else ("views", namespace)
+        after = bound_start(request.page_token, *filters)
         if after and not _is_name(after):
             raise invalid("PAGE_TOKEN_INVALID")
         listing = self._calls.catalog.queries.list_all
-        found = self._ask(lambda: listing(namespace, after.decode(), size))
+        found = self._ask(lambda: listing(namespace, branch, after.decode(), size))
         shown = list(fitting(map(wire_catalog.view_message, found)))
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else shown[-1].name.encode()
-        return pb.ListViewsResponse(views=shown, next_page_token=bound_token(place, "views", namespace))
+        return pb.ListViewsResponse(views=shown, next_page_token=bound_token(place, *filters))
 
     def RenameView(self, request: pb.RenameViewRequest, context: Context) -> pb.RenameViewResponse:
         name, new_name = wire.table_name(request.name), wire.table_name(request.new_name)

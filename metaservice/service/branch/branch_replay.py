@@ -17,6 +17,7 @@ from metaservice.core.retention.marks import Cursor, Tag
 from metaservice.core.table.branches import Branch, off_branch, on_branch
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Operation, Principal, Read, TableCommit
+from metaservice.service.branch.branched_names import BranchedName, BranchedNames
 from metaservice.service.branch.branches import check_childless, tables_on
 from metaservice.service.branch.replay import Replay, Replayed
 from metaservice.service.commit.transactions import Transactions
@@ -24,7 +25,7 @@ from metaservice.service.decider.branch_marks import find_cursor, find_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import get_branch, is_on
-from metaservice.service.decider.naming import check_free
+from metaservice.service.decider.naming import check_free, find_view
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
@@ -51,6 +52,12 @@ class Merged:
     tables: list[Replayed] = field(default_factory=list)
     time_us: int = 0
     marks: list[MovedMarks] = field(default_factory=list)
+    names: BranchedNames | None = None  # of views and namespaces; None: answered again
+
+    @property
+    def named(self) -> list[BranchedName]:
+        """The views and namespaces that the parent gets or loses."""
+        return [] if self.names is None else self.names.to_come
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +122,13 @@ class BranchReplay:
         parents = [parent for _, parent in pairs if parent is not None]
         last_us = max([table.last_time_us for table in (*parents, *tables)], default=0)
         time_us = txn.begin_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
+        names = BranchedNames(state, branch)
         freed = {parent.meta.table_id for parent in map(self.parent_of, self.drops(branch)) if parent is not None}
         replayed: list[Replayed] = []
         marks: list[MovedMarks] = []
         for table, parent in pairs:
             if table.fork is None:
-                replayed.append(self._new_table(branch, table, freed, txn, time_us))
+                replayed.append(self._new_table(names, branch, table, freed, txn, time_us))
             elif table.head == table.fork.version:
                 part = None if parent is None else self._unchanged(table, parent, marks)
                 replayed += [part] if part is not None and part.fails else []
@@ -140,7 +148,9 @@ class BranchReplay:
                 )
                 replayed.append(Replayed(parent, parent.meta.name, refusal=refusal))
         replayed.sort(key=lambda part: part.name)
-        return Merged(not any(part.fails for part in replayed), replayed, time_us, marks)
+        names.check(freed)
+        fails = any(part.fails for part in replayed) or any(one.refusal is not None for one in names.to_come)
+        return Merged(not fails, replayed, time_us, marks, names)
 
     def _unchanged(self, table: TableState, parent: TableState, marks: list[MovedMarks]) -> Replayed:
         """A fork without commits: its cursors may have moved."""
@@ -188,13 +198,17 @@ class BranchReplay:
         dropped = [fork for fork in self._state.forks.values() if fork.is_dropped and not fork.is_merged]
         return [fork for fork in dropped if is_on(fork, branch)]
 
-    def _new_table(self, branch: Branch, table: TableState, freed: set[str], txn: Txn, time_us: int) -> Replayed:
+    def _new_table(
+        self, names: BranchedNames, branch: Branch, table: TableState, freed: set[str], txn: Txn, time_us: int
+    ) -> Replayed:
         """A table that was made on the branch gets its name in the parent, by an ALTER. `freed` tables go with it."""
         name = on_branch(off_branch(table.meta.name), branch.parent)
         merged = Replayed(table, name, is_forward=True)
         try:
-            holder = self._state.names.find(name)
-            check_free(self._state, name, holder if holder in freed else table.meta.table_id)
+            name = merged.name = on_branch(names.placed(off_branch(name)), branch.parent)
+            holder, view = self._state.names.find(name), find_view(self._state, name)
+            lost = view.name if view is not None and view.name in names.dropped_views() else ""
+            check_free(self._state, name, holder if holder in freed else table.meta.table_id, view=lost)
             alteration = Alteration(name=name)
             change = Change(
                 table.meta.table_id, Operation.ALTER, table.head, alteration=alteration, changes_data=False, key_sets=()

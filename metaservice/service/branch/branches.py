@@ -9,6 +9,7 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.branches import Branch, branch_of, check_branch_name, off_branch
 from metaservice.core.table.model import Principal
+from metaservice.service.branch.branched_names import BranchedName, BranchedNames
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import end_marks
 from metaservice.service.decider.clocks import Clocks
@@ -100,7 +101,8 @@ class Branches:
         """Now, or the time of the newest commit if that is later: no commit to come gets it."""
         state = self._state
         fresh = [state.tables[table_id].last_time_us for table_id in state.changed if table_id in state.tables]
-        instant = max([now_us, state.newest_us, *fresh])
+        names_us = state.named_views.newest_us, state.named_spaces.newest_us
+        instant = max([now_us, state.newest_us, *names_us, *fresh])
         state.note_answered(instant)
         return instant
 
@@ -109,8 +111,8 @@ class Branches:
         branches = self._state.branches
         return [branches[name] for name in nsmallest(count, (name for name in branches if name > after))]
 
-    def get(self, name: str) -> tuple[Branch, list[BranchedTable]]:
-        """A branch, and its tables that were asked for, made or dropped there."""
+    def get(self, name: str) -> tuple[Branch, list[BranchedTable], list[BranchedName]]:
+        """A branch, its tables that were asked for, made or dropped there, and the views and namespaces it changed."""
         state = self._state
         branch = get_branch(state, name)
         tables = [self._table(table) for table in tables_on(state, branch)]
@@ -121,7 +123,7 @@ class Branches:
                     name, base_id = off_branch(base.meta.name), base.meta.table_id
                     fork_id, version = keys.uuid_text(fork.raw_id), fork.version
                     tables.append(BranchedTable(name, fork_id, base_id, version, version, base.head, is_dropped=True))
-        return branch, sorted(tables, key=lambda table: table.place)
+        return branch, sorted(tables, key=lambda table: table.place), BranchedNames(state, branch).all
 
     def _table(self, table: TableState) -> BranchedTable:
         name, table_id, fork = off_branch(table.meta.name), table.meta.table_id, table.fork
@@ -158,6 +160,8 @@ class Branches:
             return
         self._look_ms = self._clocks.mono_ms() + limits.BRANCH_LOOK_MS
         state, now_us = self._state, self._clocks.now_us()
+        state.named_views.prune(state.batch)
+        state.named_spaces.prune(state.batch)
         for branch in list(state.branches.values()):
             if branch.expire_us and branch.expire_us <= now_us and self._is_idle(branch):
                 self.drop(branch.name)
@@ -205,6 +209,8 @@ def put_branch(state: State, branch: Branch) -> None:
 
 
 def forget_branch(state: State, branch: Branch) -> None:
+    state.named_views.forget(state.batch, branch)
+    state.named_spaces.forget(state.batch, branch)
     del state.branches[branch.name]
     state.batch.delete(keys.branch_key(branch.name))
 

@@ -12,6 +12,7 @@ from metaservice.core.table.branches import Branch
 from metaservice.core.table.model import TableCommit
 from metaservice.core.table.properties import MERGE_CHECKS, parse_checks, text_property
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReadsUnder, ReplayRequest
+from metaservice.service.branch.branched_names import BranchedNames
 from metaservice.service.branch.branches import forget_branch, put_branch
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
@@ -76,15 +77,31 @@ class Merging:
             state.put_fork(replace(fork, is_merged=True))
             if parent is not None:
                 self._transactions.drop_table(parent)
+        names = merged.names or BranchedNames(state, branch)
+        names.drop_in_parent(merged.time_us)
         commits: list[TableCommit] = []
         for replayed in merged.tables:
             for commit, author in replayed.commits:
                 self._outcomes.write(author, commit)
                 commits.append(commit)
+        names.put_in_parent(merged.time_us)
+        names.forget()
         self._replay.end(txn, commits, merged.time_us)
-        now_us = self._clocks.now_us()
         for moved in merged.marks:
             self._give_marks(moved)
+        now_us = self._clocks.now_us()
+        self._end_forks(tables, merged, now_us)
+        if keep:
+            instant = max(merged.time_us, now_us)
+            state.note_answered(instant)
+            expire_us = now_us + limits.BRANCH_KEEP_MS * 1000 if branch.expire_us else 0
+            put_branch(state, replace(branch, time_us=instant, expire_us=max(branch.expire_us, expire_us)))
+        else:
+            forget_branch(state, branch)
+
+    def _end_forks(self, tables: Sequence[TableState], merged: Merged, now_us: int) -> None:
+        """The parent's tables have what the forks had."""
+        state = self._state
         by_parent = {replayed.table.raw_id: replayed for replayed in merged.tables}
         for table in tables:
             parent = self._replay.parent_of(table.fork)
@@ -95,13 +112,6 @@ class Merging:
                 self._replay.succeed(table.fork, by_parent.get(table.fork.base), table.fork.base)
                 end_marks(state, table.meta.table_id)
                 forget_table(state, table, now_us)
-        if keep:
-            instant = max(merged.time_us, now_us)
-            state.note_answered(instant)
-            expire_us = now_us + limits.BRANCH_KEEP_MS * 1000 if branch.expire_us else 0
-            put_branch(state, replace(branch, time_us=instant, expire_us=max(branch.expire_us, expire_us)))
-        else:
-            forget_branch(state, branch)
 
     def _give_marks(self, moved: MovedMarks) -> None:
         """Moves the parent's cursors to where those of the fork are, and makes what it lacks."""

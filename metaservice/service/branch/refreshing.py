@@ -61,7 +61,7 @@ class Refreshing:
         decided = self._replay.decide(branch, tables, txn)
         made_on_it = {table.meta.table_id for table in tables if table.fork is None}
         forks = [part for part in decided.tables if part.fails or part.table.meta.table_id not in made_on_it]
-        refreshed = Merged(decided.is_done, forks, decided.time_us, decided.marks)
+        refreshed = replace(decided, tables=forks)
         if refreshed.is_done and not request.validate_only:
             self._write(branch, tables, txn, refreshed)
         if not request.validate_only:
@@ -99,6 +99,8 @@ class Refreshing:
             raw_id = fork_id(later, dropped.base)
             state.put_fork(replace(dropped, raw_id=raw_id, holds=(), is_gone=True))
             state.batch.put(keys.dropped_key(raw_id), keys.encode_version(max(now_us, state.newest_us)))
+        if refreshed.names is not None:
+            refreshed.names.forget_unchanged()
         put_branch(state, later)
 
     def _give_marks(self, branch: Branch, moved: MovedMarks) -> None:

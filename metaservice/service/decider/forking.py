@@ -46,8 +46,8 @@ def find_table(state: State, name: str) -> TableState | None:
     if keys.uuid_text(fork_id(branch, base.raw_id)) in state.tables:  # under the name that it had
         return None
     state.flush()
-    version = version_at(state, base, branch.time_us)
-    if version is None:  # it came later
+    version = _shown_version(state, base, branch)
+    if version is None:
         return None
     if branch.tables:  # a table that was renamed since was not held under its earlier name
         state.check_retained(base, version)
@@ -65,11 +65,22 @@ def fork_where_shown(state: State, table: TableState, but: str = "") -> None:
         if is_other or raw_id in state.forks or not branch.has(off_branch(name)):
             continue
         state.flush()
-        version = version_at(state, table, branch.time_us)
+        version = _shown_version(state, table, branch)
         if version is not None:
             make_fork(
                 state, table, version, keys.uuid_text(raw_id), on_branch(off_branch(name), branch.name), branch.name
             )
+
+
+def _shown_version(state: State, table: TableState, branch: Branch) -> int | None:
+    """The version that a branch shows of its parent's table; None: it was not there, or under another name.
+
+    One that was made on another branch is older than the merge that gave it its name.
+    """
+    version = version_at(state, table, branch.time_us)
+    if version is None or meta_at(state, table, version).name.lower() != table.meta.name.lower():
+        return None
+    return version
 
 
 def version_at(state: State, table: TableState, time_us: int) -> int | None:

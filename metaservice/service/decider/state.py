@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.table.branches import Branch
+from metaservice.core.table.branches import Branch, branch_of
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Live
@@ -20,6 +20,7 @@ from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.books import AccessBook, MarkBook, PinBook
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
+from metaservice.service.decider.name_book import NAMESPACES, VIEWS, NameBook
 from metaservice.service.decider.names import AnyCase
 from metaservice.service.decider.snapshots import (
     StoreSnapshots,
@@ -72,6 +73,8 @@ class State:
         self.names: AnyCase[str] = AnyCase()
         self.namespaces: AnyCase[Namespace] = AnyCase()
         self.queries: AnyCase[View] = AnyCase()  # what people call views
+        self.named_views = NameBook(VIEWS, self.queries, self.branches)
+        self.named_spaces = NameBook(NAMESPACES, self.namespaces, self.branches)
         self.unborn: dict[str, int | None] = {}  # tables in the making, and when to look whether they still are
         self.open: dict[str, Txn] = {}
         # Open, but not to the store: one that ends before the next write costs a single record.
@@ -128,7 +131,7 @@ class State:
             if is_unborn(table.meta.name):
                 self.unborn[table.meta.table_id] = None
             namespace, dot, _ = table.meta.name.partition(".")
-            if dot and namespace not in self.namespaces:  # of before namespaces were kept
+            if dot and not branch_of(table.meta.name) and namespace not in self.namespaces:  # before they were kept
                 self.namespaces[namespace] = Namespace(namespace)
         self.fresh_id = first_id(self.newest_us // 1000 + limits.CLOCK_TOLERANCE_MS + 1)
         for _, kept in cursor.scan(keys.NAMESPACES, prefix_end(keys.NAMESPACES)):
@@ -137,6 +140,8 @@ class State:
         for _, kept in cursor.scan(keys.VIEWS, prefix_end(keys.VIEWS)):
             view = decode_view(kept)
             self.queries[view.name] = view
+        self.named_views.load(cursor)
+        self.named_spaces.load(cursor)
         self._note_format(cursor)
         for key, _ in cursor.scan(keys.OPEN, prefix_end(keys.OPEN)):
             raw = cursor.get(keys.txn_key(key[len(keys.OPEN) :]))

@@ -9,12 +9,19 @@ from heapq import nsmallest
 from metaservice.core import limits
 from metaservice.core.access import Place
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.branches import Branch, off_branch, on_branch
 from metaservice.core.table.meta import Namespace
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.naming import get_namespace
-from metaservice.store import keys
-from metaservice.store.records.tables import encode_namespace
+from metaservice.service.decider.naming import (
+    branch_in,
+    check_empty,
+    find_namespace,
+    get_namespace,
+    next_change_us,
+    tables_in,
+    views_in,
+)
 
 
 class Namespaces:
@@ -26,24 +33,23 @@ class Namespaces:
 
     def create(self, wanted: Namespace, *, if_not_exists: bool) -> tuple[Namespace, bool]:
         """Returns the namespace, and whether this call created it; the same request again gets the same answer."""
-        state = self._decider.state
-        known = state.namespaces.find(wanted.name)
+        state, branch = self._decider.state, branch_in(self._decider.state, wanted.name)
+        known = find_namespace(state, wanted.name)
         if known is not None:
             repeated = bool(wanted.digest) and known.digest == wanted.digest
             if not repeated and not if_not_exists:
                 raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
             return known, repeated
-        if state.namespaces.is_taken(wanted.name):
+        if branch is None and state.namespaces.is_taken(wanted.name):
             raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
-        if len(state.namespaces) >= limits.NAMESPACES_MAX:
+        if len(state.named_spaces) >= limits.NAMESPACES_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_NAMESPACES", most=limits.NAMESPACES_MAX)
-        made = replace(wanted, create_time_us=max(self._clocks.now_us(), 0))
-        state.batch.put(keys.namespace_key(made.name), encode_namespace(made))
-        state.namespaces[made.name] = made
+        made = replace(wanted, name=off_branch(wanted.name), create_time_us=max(self._clocks.now_us(), 0))
+        self._put(made, branch)
         return made, True
 
     def is_known(self, name: str) -> bool:
-        return self._decider.state.namespaces.find(name) is not None
+        return find_namespace(self._decider.state, name) is not None
 
     def alter(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> tuple[Namespace, list[str]]:
         """Returns the namespace after it, and the removed properties that were there."""
@@ -54,30 +60,29 @@ class Namespaces:
         if len(kept) > limits.PROPERTIES_MAX:
             raise invalid("TOO_MANY_PROPERTIES", count=len(kept), most=limits.PROPERTIES_MAX)
         after = replace(known, properties=kept)
-        state.batch.put(keys.namespace_key(known.name), encode_namespace(after))
-        state.namespaces[known.name] = after
+        self._put(after, branch_in(state, name))
         return after, removed
 
     def get(self, name: str) -> Namespace:
         return get_namespace(self._decider.state, name)
 
-    def list_all(self, after: str, count: int) -> list[Namespace]:
-        """Namespaces by name."""
-        known = self._decider.state.namespaces
+    def list_all(self, branch_name: str, after: str, count: int) -> list[Namespace]:
+        """Namespaces by name; of the lake, or of a branch."""
+        state = self._decider.state
+        known = state.named_spaces.list_all(branch_in(state, on_branch("", branch_name)))
         return [known[name] for name in nsmallest(count, (name for name in known if name > after))]
 
     def drop(self, name: str, *, validate_only: bool) -> None:
         """Drops a namespace; refused while it contains live tables, or views."""
-        state = self._decider.state
+        state, branch = self._decider.state, branch_in(self._decider.state, name)
         name = get_namespace(state, name).name
-        inside = [table for table in state.names if table.startswith(f"{name}.")]
-        queries = [view for view in state.queries if view.startswith(f"{name}.")]
-        if inside or queries:
-            counts = {"tables": len(inside), **({"views": len(queries)} if queries else {})}
-            raise MetaError(
-                ErrorKind.BLOCKED, "NAMESPACE_NOT_EMPTY", namespace=name, **counts, first=min(inside + queries)
-            )
+        check_empty(name, tables_in(state, name, branch), views_in(state, name, branch))
         if not validate_only:
-            state.batch.delete(keys.namespace_key(name))
-            del state.namespaces[name]
-            state.access.forget(Place(namespace=name), state.batch)
+            state.named_spaces.drop(state.batch, branch, name, next_change_us(state, self._clocks))
+            if branch is None:
+                state.access.forget(Place(namespace=name), state.batch)
+
+    def _put(self, namespace: Namespace, branch: Branch | None) -> None:
+        state = self._decider.state
+        kept = replace(namespace, since_us=next_change_us(state, self._clocks))
+        state.named_spaces.put(state.batch, branch, kept)

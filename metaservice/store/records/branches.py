@@ -1,4 +1,4 @@
-"""Branch, fork, what a commit on a branch declared <-> bytes."""
+"""Branch, fork, what a name stood for, what a commit on a branch declared <-> bytes."""
 
 from __future__ import annotations
 
@@ -66,6 +66,16 @@ def decode_branch(raw: bytes) -> Branch:
         record.digest,
         tuple(record.tables),
     )
+
+
+def encode_meaning(since_us: int, record: bytes) -> bytes:
+    return pb.MeaningRecord(since_us=since_us, record=record).SerializeToString()
+
+
+def decode_meaning(raw: bytes) -> tuple[int, bytes]:
+    """Since when, and the record of what it was; empty: of nothing."""
+    record = pb.MeaningRecord.FromString(raw)
+    return record.since_us, record.record
 
 
 def encode_fork(fork: Fork) -> bytes:

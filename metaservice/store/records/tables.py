@@ -343,12 +343,15 @@ def encode_namespace(namespace: Namespace) -> bytes:
         properties=namespace.properties,
         create_time_us=namespace.create_time_us,
         digest=namespace.digest,
+        since_us=namespace.since_us,
     ).SerializeToString()
 
 
 def decode_namespace(raw: bytes) -> Namespace:
     record = pb.NamespaceRecord.FromString(raw)
-    return Namespace(record.name, dict(record.properties), record.create_time_us, record.digest)
+    return Namespace(
+        record.name, dict(record.properties), record.create_time_us, record.digest, since_us=record.since_us
+    )
 
 
 def encode_view(view: View) -> bytes:
@@ -358,9 +361,17 @@ def encode_view(view: View) -> bytes:
         create_time_us=view.create_time_us,
         replace_time_us=view.replace_time_us,
         digest=view.digest,
+        since_us=view.since_us,
     ).SerializeToString()
 
 
 def decode_view(raw: bytes) -> View:
     record = pb.ViewRecord.FromString(raw)
-    return View(record.name, record.view, record.create_time_us, record.replace_time_us, record.digest)
+    return View(
+        record.name,
+        record.view,
+        record.create_time_us,
+        record.replace_time_us,
+        record.digest,
+        since_us=record.since_us,
+    )

@@ -994,19 +994,23 @@ class ListNamespacesRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """The most items to return; 0: 100."""
     page_token: _builtins.str
     """The token of the previous answer."""
+    branch: _builtins.str
+    """The branch of which to list them; empty: the lake itself."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        branch: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1456,22 +1460,26 @@ class ListViewsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """The most items to return; 0: 100."""
     page_token: _builtins.str
     """The token of the previous answer."""
     namespace: _builtins.str
     """Only views of this namespace; empty: all views."""
+    branch: _builtins.str
+    """The branch of which to list them, by names that say it; empty: the lake itself."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         namespace: _builtins.str = ...,
+        branch: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1866,6 +1874,7 @@ class GetBranchResponse(_message.Message):
     BRANCH_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty at the end."""
     @_builtins.property
@@ -1876,20 +1885,63 @@ class GetBranchResponse(_message.Message):
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___BranchTable]:
         """Its tables, by name. One that nobody looked at on the branch is not among them: it is as the parent's was."""
 
+    @_builtins.property
+    def names(self) -> _containers.RepeatedCompositeFieldContainer[Global___BranchName]:
+        """Views and namespaces that were changed on the branch, with the first page."""
+
     def __init__(
         self,
         *,
         branch: Global___Branch | None = ...,
         tables: _abc.Iterable[Global___BranchTable] | None = ...,
         next_page_token: _builtins.str = ...,
+        names: _abc.Iterable[Global___BranchName] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "next_page_token", b"next_page_token", "tables", b"tables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "names", b"names", "next_page_token", b"next_page_token", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetBranchResponse: _TypeAlias = GetBranchResponse  # noqa: Y015
+
+@_typing.final
+class BranchName(_message.Message):
+    """A view or a namespace that was made, changed or dropped on a branch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"view" or "namespace"."""
+    name: _builtins.str
+    """Its name, without a branch."""
+    change: _builtins.str
+    """"new", "changed" or "dropped"."""
+    reason: _builtins.str
+    """Of a merge or a refresh: why it can't be done, a reason as errors have it."""
+    message: _builtins.str
+    """The same for people."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        change: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "kind", b"kind", "message", b"message", "name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BranchName: _TypeAlias = BranchName  # noqa: Y015
 
 @_typing.final
 class ExtendBranchRequest(_message.Message):
@@ -2107,6 +2159,7 @@ class MergeBranchResponse(_message.Message):
     TABLES_FIELD_NUMBER: _builtins.int
     COMMIT_TIME_US_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
     merged: _builtins.bool
     """Whether the branch was merged, or would be."""
     commit_time_us: _builtins.int
@@ -2117,6 +2170,10 @@ class MergeBranchResponse(_message.Message):
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___MergedTable]:
         """The tables that changed on the branch, by name; those that can't be merged come first."""
 
+    @_builtins.property
+    def names(self) -> _containers.RepeatedCompositeFieldContainer[Global___BranchName]:
+        """The views and namespaces that the parent gets or loses; empty if the same request was answered before."""
+
     def __init__(
         self,
         *,
@@ -2124,10 +2181,11 @@ class MergeBranchResponse(_message.Message):
         tables: _abc.Iterable[Global___MergedTable] | None = ...,
         commit_time_us: _builtins.int = ...,
         left_out: _builtins.int = ...,
+        names: _abc.Iterable[Global___BranchName] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_us", b"commit_time_us", "left_out", b"left_out", "merged", b"merged", "tables", b"tables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_us", b"commit_time_us", "left_out", b"left_out", "merged", b"merged", "names", b"names", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2179,6 +2237,7 @@ class RefreshBranchResponse(_message.Message):
     TABLES_FIELD_NUMBER: _builtins.int
     COMMIT_TIME_US_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
     refreshed: _builtins.bool
     """Whether the branch was refreshed, or would be."""
     commit_time_us: _builtins.int
@@ -2189,6 +2248,10 @@ class RefreshBranchResponse(_message.Message):
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___MergedTable]:
         """The tables that changed on the branch, by name; those that stop the refresh come first."""
 
+    @_builtins.property
+    def names(self) -> _containers.RepeatedCompositeFieldContainer[Global___BranchName]:
+        """The views and namespaces that differ from the parent's."""
+
     def __init__(
         self,
         *,
@@ -2196,10 +2259,11 @@ class RefreshBranchResponse(_message.Message):
         tables: _abc.Iterable[Global___MergedTable] | None = ...,
         commit_time_us: _builtins.int = ...,
         left_out: _builtins.int = ...,
+        names: _abc.Iterable[Global___BranchName] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_us", b"commit_time_us", "left_out", b"left_out", "refreshed", b"refreshed", "tables", b"tables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_us", b"commit_time_us", "left_out", b"left_out", "names", b"names", "refreshed", b"refreshed", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

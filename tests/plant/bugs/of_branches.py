@@ -10,6 +10,7 @@ SERVICE = "metaservice/service/"
 PURGE = ("tests/branches/test_purge.py",)
 HISTORIES = ("tests/branches/test_histories.py",)
 MARKS = ("tests/branches/test_marks.py",)
+NAMES = ("tests/branches/test_names.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
 MERGE_ALONE = ("tests/branches/test_only_by_merge.py",)
@@ -186,7 +187,7 @@ BUGS: Final = (
     Bug(
         "a branch shows its parent as it was before the newest commit, when the clock went back",
         SERVICE + "branch/branches.py",
-        (("        instant = max([now_us, state.newest_us, *fresh])\n", "        instant = now_us\n"),),
+        (("        instant = max([now_us, state.newest_us, *names_us, *fresh])\n", "        instant = now_us\n"),),
         SIMULATION,
     ),
     Bug(
@@ -311,6 +312,29 @@ BUGS: Final = (
         SERVICE + "branch/refreshing.py",
         (("        for cursor in moved.cursors:\n", "        for cursor in ():\n"),),
         MARKS,
+    ),
+    Bug(
+        "a branch shows a view as its parent changed it later",
+        SERVICE + "decider/name_book.py",
+        (("if thing is not None and thing.since_us <= time_us:", "if thing is not None:"),),
+        NAMES,
+    ),
+    Bug(
+        "a merge takes a view that both sides changed from the branch",
+        "metaservice/core/table/name_history.py",
+        (("return Fate.CHANGED if is_same(theirs, base) else Fate.CONFLICT", "return Fate.CHANGED"),),
+        NAMES,
+    ),
+    Bug(
+        "a branch shows a table that a merge brought later, since it was made on the other branch",
+        SERVICE + "decider/forking.py",
+        (
+            (
+                "if version is None or meta_at(state, table, version).name.lower() != table.meta.name.lower():",
+                "if version is None:",
+            ),
+        ),
+        NAMES,
     ),
     Bug(
         "a branch shows a tag of a version that it does not have",

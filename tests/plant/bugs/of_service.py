@@ -119,7 +119,7 @@ BUGS: Final = (
     Bug(
         "a table takes the name of a view",
         SERVICE + "decider/naming.py",
-        (("    if state.queries.is_taken(name) and", "    if view and state.queries.is_taken(name) and"),),
+        (("    if is_taken and (", "    if view and is_taken and ("),),
         own_tests=("tests/integration/test_views.py", "-k", "one_name"),
     ),
     Bug(

@@ -72,13 +72,13 @@ class Catalog:
 
     def namespaces(self) -> list[str]:
         self.check_branch()
-        found = {one.name for one in self._lake.client.list_namespaces()}
+        found = {one.name for one in self._lake.client.list_namespaces(branch=self.warehouse.branch)}
         return sorted(found | {NO_NAMESPACE_NAME})
 
     def namespace(self, name: str) -> dict[str, str]:
         """Its properties."""
         try:
-            found = self._lake.client.get_namespace(name).properties
+            found = self._lake.client.get_namespace(self.warehouse.named(name)).properties
         except MetaServiceError as error:
             if name == NO_NAMESPACE_NAME and isinstance(error, NotFoundError):
                 return {"comment": "tables in no namespace"}
@@ -116,8 +116,12 @@ class Catalog:
         if namespace == NO_NAMESPACE_NAME:
             found = self._lake.client.list_tables(with_imports=True)
             yield from (one for one in found if is_in(one.name, namespace))
-        else:
+            return
+        try:
             yield from self._lake.client.list_tables(namespace=namespace, with_imports=True)
+        except NotFoundError:
+            if not self.warehouse.branch:  # a namespace of a branch may be none of the lake
+                raise
 
     def view(self, namespace: str, name: str) -> TableView:
         """The table as it is now."""

@@ -15,6 +15,7 @@ from worker.iceberg.locations import location_of
 from worker.iceberg.metadata.views import view_metadata, view_schema
 from worker.iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, first_of, is_in, last_part
 from worker.iceberg.rest.problems import NO_VIEW, RestError, cannot_rename, problem_of
+from worker.iceberg.rest.warehouses import off_branch
 from worker.iceberg.rest.writes import Writes
 
 FOLDER: Final = "_views"  # in the names of places; nothing lies there
@@ -31,22 +32,21 @@ class Views:
     def names(self, namespace: str) -> list[str]:
         """The names of views that can be shown."""
         self._catalog.namespace(namespace)
-        return sorted({last_part(one.name) for one in self._all(namespace) if _can_be_shown(one)})
+        return sorted({last_part(off_branch(one.name)) for one in self._all(namespace) if _can_be_shown(one)})
 
     def find(self, namespace: str, name: str) -> catalog_pb2.View:
-        return first_of(self._client.get_view, namespace, name, NO_VIEW)
+        named = self._catalog.warehouse.named
+        return first_of(lambda whole: self._client.get_view(named(whole)), namespace, name, NO_VIEW)
 
     def load(self, namespace: str, name: str) -> dict[str, Any]:
         return self._shown(self.find(namespace, name))
 
     def create(self, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._catalog.warehouse.check_main("to create a view")
         whole = Writes(self._catalog).free_name(namespace, name)
         wanted = new_view(whole, body, NO_NAMESPACE_NAME)
         return self._shown(_about_views(lambda: self._client.put_view(wanted)))
 
     def replace(self, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._catalog.warehouse.check_main("to replace a view")
         now = self.find(namespace, name)
         try:
             wanted = replaced_view(now, body, NO_NAMESPACE_NAME)
@@ -55,7 +55,6 @@ class Views:
         return self._shown(_about_views(lambda: self._client.put_view(wanted, or_replace=True, must_exist=True)))
 
     def rename(self, source: tuple[str, str], target: tuple[str, str]) -> None:
-        self._catalog.warehouse.check_main("to rename a view")
         found, name = self.find(*source), Writes(self._catalog).free_name(*target)
         try:
             self._client.rename_view(found.name, name)
@@ -63,15 +62,15 @@ class Views:
             raise cannot_rename(error, ".".join(source), ".".join(target), NO_VIEW) from error
 
     def drop(self, namespace: str, name: str) -> None:
-        self._catalog.warehouse.check_main("to drop a view")
         found = self.find(namespace, name)
         self._client.drop_view(found.name)
 
     def _all(self, namespace: str) -> Iterator[catalog_pb2.View]:
+        branch = self._catalog.warehouse.branch
         if namespace == NO_NAMESPACE_NAME:
-            yield from (one for one in self._client.list_views() if is_in(one.name, namespace))
+            yield from (one for one in self._client.list_views(branch=branch) if is_in(one.name, namespace))
         else:
-            yield from self._client.list_views(namespace=namespace)
+            yield from self._client.list_views(namespace=namespace, branch=branch)
 
     def _shown(self, view: catalog_pb2.View) -> dict[str, Any]:
         location = location_of(f"{self._catalog.lake.warehouse}/{FOLDER}/{view.name}")

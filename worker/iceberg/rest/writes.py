@@ -55,7 +55,7 @@ from worker.iceberg.metadata.partitions import FIRST_PARTITION_ID
 from worker.iceberg.metadata.schemas import iceberg_schema, last_column_id
 from worker.iceberg.metadata.table_metadata import empty_metadata
 from worker.iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, no_namespace
-from worker.iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, RestError, cannot_rename, problem_of, taken
+from worker.iceberg.rest.problems import NO_TABLE, RestError, cannot_rename, problem_of, taken
 from worker.iceberg.rest.tables import Loaded, StagedTable, data_path
 from worker.iceberg.rest.warehouses import AT
 from worker.services.generated_files import FOLDER, REST, folder_of
@@ -86,20 +86,16 @@ class Writes:
     # -- namespaces
 
     def create_namespace(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
-        if self._catalog.warehouse.branch and name in self._catalog.namespaces():
-            raise taken("Namespace", name, NO_NAMESPACE)
-        self._catalog.warehouse.check_main("to create a namespace")
         kept = {f"{PREFIX}{one}": value for one, value in properties.items()}
-        self._client.create_namespace(name, properties=kept)
+        self._client.create_namespace(self._catalog.warehouse.named(name), properties=kept)
         return self._catalog.namespace(name)
 
     def alter_namespace(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> dict[str, list[str]]:
-        self._catalog.warehouse.check_main("to change a namespace")
         if both := sorted(set(updates) & set(removals)):
             raise RestError(422, "UnprocessableEntityException", f"{both[0]} is both set and removed: choose one")
         try:
             found = self._client.alter_namespace(
-                name,
+                self._catalog.warehouse.named(name),
                 set_properties={f"{PREFIX}{one}": value for one, value in updates.items()},
                 remove_properties=[f"{PREFIX}{one}" for one in removals],
             )
@@ -112,10 +108,9 @@ class Writes:
         return {"updated": list(updates), "removed": removed, "missing": missing}
 
     def drop_namespace(self, name: str) -> None:
-        self._catalog.warehouse.check_main("to drop a namespace")
         self._catalog.namespace(name)
         try:
-            self._client.drop_namespace(name)
+            self._client.drop_namespace(self._catalog.warehouse.named(name))
         except MetaServiceError as error:
             if error.reason == "NAMESPACE_NOT_EMPTY":
                 said = f"Namespace {name} is not empty: {error}"
@@ -172,7 +167,7 @@ class Writes:
         if namespace != NO_NAMESPACE_NAME:
             return named(f"{namespace}.{name}")
         try:
-            return named(f"{self._client.get_namespace(namespace).name}.{name}")
+            return named(f"{self._client.get_namespace(named(namespace)).name}.{name}")
         except NotFoundError:
             return named(name)
 

@@ -534,12 +534,15 @@ class NamespaceRecord(_message.Message):
     PROPERTIES_FIELD_NUMBER: _builtins.int
     CREATE_TIME_US_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    SINCE_US_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     create_time_us: _builtins.int
     """Creation time."""
     digest: _builtins.bytes
     """Digest of the request that created it."""
+    since_us: _builtins.int
+    """When its name got it: branches that left earlier don't show it."""
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Properties."""
@@ -551,10 +554,11 @@ class NamespaceRecord(_message.Message):
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         create_time_us: _builtins.int = ...,
         digest: _builtins.bytes = ...,
+        since_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_us", b"create_time_us", "digest", b"digest", "name", b"name", "properties", b"properties"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_us", b"create_time_us", "digest", b"digest", "name", b"name", "properties", b"properties", "since_us", b"since_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -571,6 +575,7 @@ class ViewRecord(_message.Message):
     CREATE_TIME_US_FIELD_NUMBER: _builtins.int
     REPLACE_TIME_US_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    SINCE_US_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     view: _builtins.bytes
@@ -581,6 +586,8 @@ class ViewRecord(_message.Message):
     """Time of the last replacement."""
     digest: _builtins.bytes
     """Digest of the request that created or replaced it last."""
+    since_us: _builtins.int
+    """When its name got it: branches that left earlier don't show it."""
     def __init__(
         self,
         *,
@@ -589,10 +596,11 @@ class ViewRecord(_message.Message):
         create_time_us: _builtins.int = ...,
         replace_time_us: _builtins.int = ...,
         digest: _builtins.bytes = ...,
+        since_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_us", b"create_time_us", "digest", b"digest", "name", b"name", "replace_time_us", b"replace_time_us", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_us", b"create_time_us", "digest", b"digest", "name", b"name", "replace_time_us", b"replace_time_us", "since_us", b"since_us", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1427,6 +1435,32 @@ class BranchRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BranchRecord: _TypeAlias = BranchRecord  # noqa: Y015
+
+@_typing.final
+class MeaningRecord(_message.Message):
+    """What the name of a view or a namespace stood for on a branch or in the lake until then, at d KIND BRANCH NAME 0 UNTIL."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_US_FIELD_NUMBER: _builtins.int
+    RECORD_FIELD_NUMBER: _builtins.int
+    since_us: _builtins.int
+    """Since when."""
+    record: _builtins.bytes
+    """The record of the view or namespace; empty: the name stood for nothing."""
+    def __init__(
+        self,
+        *,
+        since_us: _builtins.int = ...,
+        record: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["record", b"record", "since_us", b"since_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeaningRecord: _TypeAlias = MeaningRecord  # noqa: Y015
 
 @_typing.final
 class ForkRecord(_message.Message):

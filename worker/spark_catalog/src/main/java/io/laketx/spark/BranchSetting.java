@@ -10,7 +10,9 @@ import io.laketx.v1.GetBranchResponse;
 import io.laketx.v1.Table;
 import java.util.Collection;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.regex.Pattern;
@@ -36,7 +38,7 @@ public final class BranchSetting {
   }
 
   /** Empty: the lake itself. */
-  String current() {
+  public String current() {
     String ofSession = SQLConf.get().getConfString(SESSION, "").strip();
     String name = ofSession.isEmpty() ? ofCatalog : ofSession;
     if (name.isEmpty() || name.equalsIgnoreCase(MAIN)) return "";
@@ -87,7 +89,7 @@ public final class BranchSetting {
     if (shown.getParent().isEmpty()) {
       Set<String> forked = new HashSet<>(); // the lake's tables may have another name now
       for (BranchTable one : answer.getTablesList()) forked.add(one.getParentTableId());
-      for (Table one : Tables.list(service, namespace, false)) {
+      for (Table one : inLake(service, namespace)) {
         boolean isOlder = one.getCreateTimeUs() <= shown.getTimeUs();
         if (isOlder && !forked.contains(one.getTableId())) found.put(one.getName(), one.getName());
       }
@@ -103,13 +105,31 @@ public final class BranchSetting {
     return found.values();
   }
 
-  /** Views are those of the lake: a statement of a session on a branch would change what everybody sees. */
-  void refuseViews(String statement) {
+  /** A namespace of a branch may be none of the lake. */
+  private static Collection<Table> inLake(Service service, String namespace) {
+    try {
+      return Tables.list(service, namespace, false);
+    } catch (LakeException error) {
+      if (error.reason().equals("NAMESPACE_UNKNOWN")) return List.of();
+      throw error;
+    }
+  }
+
+  /** The setting with which the query of a view names tables as the session does. */
+  public Map<String, String> ofViews() {
     String branch = current();
-    if (branch.isEmpty()) return;
+    if (branch.isEmpty() && ofCatalog.isEmpty()) return Map.of();
+    return Map.of(SESSION, branch.isEmpty() ? MAIN : branch);
+  }
+
+  /** The tables in a view's query are those of the session's branch: a view of another branch would show other rows. */
+  public void checkReads(String view) {
+    int at = view.indexOf(TableNames.AT);
+    String branch = at < 0 ? "" : view.substring(at + 1);
+    if (branch.equalsIgnoreCase(current())) return;
     throw LakeException.invalid(
         "VIEW_ON_BRANCH",
-        statement + ": views are not branched, and the session works on the branch " + branch + ": SET " + SESSION
-            + " = main first");
+        "the view " + view + " reads tables of the session's branch, which is another one: SET " + SESSION + " = "
+            + (branch.isEmpty() ? MAIN : branch) + " first");
   }
 }

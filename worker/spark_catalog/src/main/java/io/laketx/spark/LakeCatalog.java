@@ -82,9 +82,9 @@ public final class LakeCatalog
     catalog = name;
     service = Service.of(LakeAddress.of(name, options));
     branch = new BranchSetting(options);
-    namespaces = new Namespaces(service);
+    namespaces = new Namespaces(service, branch);
     procedures = new Procedures(name, service, branch);
-    views = new Views(name, service);
+    views = new Views(name, service, branch);
   }
 
   @Override
@@ -446,37 +446,32 @@ public final class LakeCatalog
 
   @Override
   public boolean viewExists(Identifier ident) {
-    return views.find(ident) != null;
+    return views.exists(ident);
   }
 
   @Override
   public View createView(Identifier ident, View view) throws ViewAlreadyExistsException, NoSuchNamespaceException {
-    branch.refuseViews("CREATE VIEW");
     return views.create(ident, view);
   }
 
   @Override
   public View replaceView(Identifier ident, View view) throws NoSuchViewException {
-    branch.refuseViews("CREATE VIEW");
     return views.replace(ident, view);
   }
 
   @Override
   public View createOrReplaceView(Identifier ident, View view)
       throws ViewAlreadyExistsException, NoSuchNamespaceException {
-    branch.refuseViews("CREATE VIEW");
     return views.createOrReplace(ident, view);
   }
 
   @Override
   public boolean dropView(Identifier ident) {
-    if (viewExists(ident)) branch.refuseViews("DROP VIEW");
     return views.drop(ident);
   }
 
   @Override
   public void renameView(Identifier from, Identifier to) throws NoSuchViewException, ViewAlreadyExistsException {
-    branch.refuseViews("ALTER VIEW");
     views.rename(from, newName(inThisCatalog(to)));
   }
 

@@ -59,6 +59,17 @@ public final class TableNames {
     return namespace[0] + "." + namespace[1] + AT + ident.name().substring(BRANCH.length());
   }
 
+  /** The name without its branch. */
+  public static String offBranch(String name) {
+    int at = name.indexOf(AT);
+    return at < 0 ? name : name.substring(0, at);
+  }
+
+  /** The name of a namespace on a branch; empty: the lake itself. */
+  public static String onBranch(String namespace, String branch) {
+    return branch.isEmpty() ? namespace : namespace + AT + branch;
+  }
+
   public static Identifier identifier(String name) {
     int dot = name.indexOf('.');
     if (dot < 0) return Identifier.of(new String[0], name);

@@ -1,5 +1,7 @@
 package io.laketx.spark.define;
 
+import io.laketx.spark.BranchSetting;
+import io.laketx.spark.TableNames;
 import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
@@ -26,17 +28,19 @@ public final class Namespaces {
   private static final String COMMENT = "user.comment";
 
   private final Service service;
+  private final BranchSetting branch;
   private volatile Seen seen = new Seen(new WeakReference<>(null), "", Namespace.getDefaultInstance());
 
   /** What a statement was told while Spark analysed it. */
   private record Seen(WeakReference<Object> statement, String name, Namespace found) {}
 
-  public Namespaces(Service service) {
+  public Namespaces(Service service, BranchSetting branch) {
     this.service = service;
+    this.branch = branch;
   }
 
   public String[][] list() {
-    ListNamespacesRequest.Builder request = ListNamespacesRequest.newBuilder().setPageSize(PAGE);
+    ListNamespacesRequest.Builder request = ListNamespacesRequest.newBuilder().setPageSize(PAGE).setBranch(branch.current());
     List<String[]> found = new ArrayList<>();
     do {
       ListNamespacesRequest page = request.build();
@@ -52,7 +56,7 @@ public final class Namespaces {
     if (name.length == 0) return Namespace.getDefaultInstance();
     if (name.length > 1) throw new NoSuchNamespaceException(name);
     try {
-      GetNamespaceRequest request = GetNamespaceRequest.newBuilder().setName(name[0]).build();
+      GetNamespaceRequest request = GetNamespaceRequest.newBuilder().setName(named(name[0])).build();
       return service.ask(stubs -> stubs.catalog().getNamespace(request)).getNamespace();
     } catch (LakeException error) {
       if (Tables.cannotBe(error)) throw new NoSuchNamespaceException(name);
@@ -72,9 +76,10 @@ public final class Namespaces {
     Object statement = SparkInternals.statement();
     if (statement == null || name.length != 1) return load(name);
     Seen before = seen;
-    if (before.statement.refersTo(statement) && before.name.equals(name[0])) return before.found;
+    String whole = named(name[0]);
+    if (before.statement.refersTo(statement) && before.name.equals(whole)) return before.found;
     Namespace found = load(name);
-    seen = new Seen(new WeakReference<>(statement), name[0], found);
+    seen = new Seen(new WeakReference<>(statement), whole, found);
     return found;
   }
 
@@ -89,7 +94,7 @@ public final class Namespaces {
     }
     CreateNamespaceRequest request =
         CreateNamespaceRequest.newBuilder()
-            .setName(onePart(name))
+            .setName(named(onePart(name)))
             .putAllProperties(properties)
             .setRequestId(Ids.uuid7())
             .build();
@@ -107,7 +112,7 @@ public final class Namespaces {
       throw LakeException.invalid(
           "CASCADE_REFUSED", "a namespace is dropped when it is empty: drop its tables first, and leave CASCADE out");
     }
-    DropNamespaceRequest request = DropNamespaceRequest.newBuilder().setName(onePart(name)).build();
+    DropNamespaceRequest request = DropNamespaceRequest.newBuilder().setName(named(onePart(name))).build();
     try {
       service.ask(stubs -> stubs.catalog().dropNamespace(request));
     } catch (LakeException error) {
@@ -116,6 +121,10 @@ public final class Namespaces {
       throw error;
     }
     return true;
+  }
+
+  private String named(String name) {
+    return TableNames.onBranch(name, branch.current());
   }
 
   private static String onePart(String[] name) {

@@ -1,5 +1,6 @@
 package io.laketx.spark.define;
 
+import io.laketx.spark.BranchSetting;
 import io.laketx.spark.TableNames;
 import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.read.SqlTransaction;
@@ -32,20 +33,23 @@ public final class Views {
 
   private final String catalog;
   private final Service service;
+  private final BranchSetting branch;
 
-  public Views(String catalog, Service service) {
+  public Views(String catalog, Service service, BranchSetting branch) {
     this.catalog = catalog;
     this.service = service;
+    this.branch = branch;
   }
 
   public Identifier[] list(String namespace) {
-    ListViewsRequest.Builder request = ListViewsRequest.newBuilder().setPageSize(PAGE).setNamespace(namespace);
+    ListViewsRequest.Builder request =
+        ListViewsRequest.newBuilder().setPageSize(PAGE).setNamespace(namespace).setBranch(branch.current());
     List<Identifier> found = new ArrayList<>();
     do {
       ListViewsRequest page = request.build();
       ListViewsResponse answer = service.ask(stubs -> stubs.catalog().listViews(page));
       for (io.laketx.v1.View one : answer.getViewsList()) {
-        Identifier ident = TableNames.identifier(one.getName());
+        Identifier ident = TableNames.identifier(TableNames.offBranch(one.getName()));
         if (ident.namespace().length == (namespace.isEmpty() ? 0 : 1)) found.add(ident);
       }
       request.setPageToken(answer.getNextPageToken());
@@ -55,15 +59,32 @@ public final class Views {
 
   /** Null where there is none. */
   public View find(Identifier ident) {
-    String name = TableNames.ofTable(ident);
+    io.laketx.v1.View found = load(ident);
+    if (found == null) return null;
+    branch.checkReads(found.getName());
+    return ofWire(found);
+  }
+
+  public boolean exists(Identifier ident) {
+    return load(ident) != null;
+  }
+
+  private io.laketx.v1.View load(Identifier ident) {
+    String name = nameOf(ident);
     if (name == null) return null;
     GetViewRequest request = GetViewRequest.newBuilder().setName(name).build();
     try {
-      return ofWire(service.ask(stubs -> stubs.catalog().getView(request)).getView());
+      return service.ask(stubs -> stubs.catalog().getView(request)).getView();
     } catch (LakeException error) {
       if (isNone(error)) return null;
       throw error;
     }
+  }
+
+  /** With its branch; null where no view can have that name. */
+  private String nameOf(Identifier ident) {
+    String name = TableNames.ofTable(ident);
+    return name == null ? null : branch.on(name);
   }
 
   public View create(Identifier ident, View wanted) throws ViewAlreadyExistsException, NoSuchNamespaceException {
@@ -91,7 +112,7 @@ public final class Views {
   private View put(Identifier ident, PutViewRequest.Builder wanted)
       throws ViewAlreadyExistsException, NoSuchNamespaceException {
     SqlTransaction.refuse("CREATE VIEW");
-    if (TableNames.ofTable(ident) == null) throw new NoSuchNamespaceException(ident.namespace());
+    if (nameOf(ident) == null) throw new NoSuchNamespaceException(ident.namespace());
     PutViewRequest request = wanted.setRequestId(Ids.uuid7()).setPrincipal(service.principal()).build();
     try {
       return ofWire(service.ask(stubs -> stubs.catalog().putView(request)).getView());
@@ -105,7 +126,7 @@ public final class Views {
   /** Whether there was one. */
   public boolean drop(Identifier ident) {
     SqlTransaction.refuse("DROP VIEW");
-    String name = TableNames.ofTable(ident);
+    String name = nameOf(ident);
     if (name == null) return false;
     DropViewRequest request = DropViewRequest.newBuilder().setName(name).build();
     try {
@@ -118,7 +139,7 @@ public final class Views {
 
   public void rename(Identifier from, String to) throws NoSuchViewException, ViewAlreadyExistsException {
     SqlTransaction.refuse("ALTER VIEW");
-    String name = TableNames.ofTable(from);
+    String name = nameOf(from);
     if (name == null) throw new NoSuchViewException(from);
     RenameViewRequest request = RenameViewRequest.newBuilder().setName(name).setNewName(to).build();
     try {
@@ -147,13 +168,14 @@ public final class Views {
     String comment = properties.remove(TableCatalog.PROP_COMMENT);
     io.laketx.v1.View.Builder found =
         io.laketx.v1.View.newBuilder()
-            .setName(String.join(".", parts(ident)))
+            .setName(nameOf(ident) == null ? ident.toString() : nameOf(ident))
             .setText(wanted.queryText())
             .putAllProperties(properties)
             .setSchemaMode(wanted.schemaMode() == null ? "" : wanted.schemaMode());
     if (comment != null) found.setComment(comment);
     if (wanted.queryColumnNames() != null) found.addAllQueryColumns(List.of(wanted.queryColumnNames()));
     if (wanted.sqlConfigs() != null) found.putAllSettings(wanted.sqlConfigs());
+    found.removeSettings(BranchSetting.SESSION); // it is of who reads the view
     String current = wanted.currentCatalog();
     if (current != null && !current.equalsIgnoreCase(catalog)) found.setCatalog(current);
     if (wanted.currentNamespace() != null) found.addAllNamespace(List.of(wanted.currentNamespace()));
@@ -166,13 +188,10 @@ public final class Views {
     return found.build();
   }
 
-  private static String[] parts(Identifier ident) {
-    String[] parts = java.util.Arrays.copyOf(ident.namespace(), ident.namespace().length + 1);
-    parts[parts.length - 1] = ident.name();
-    return parts;
-  }
-
+  /** Spark reads its tables under the view's own settings, which say the session's branch for that. */
   private View ofWire(io.laketx.v1.View kept) {
+    Map<String, String> settings = new HashMap<>(kept.getSettingsMap());
+    settings.putAll(branch.ofViews());
     Column[] columns =
         kept.getColumnsList().stream()
             .map(
@@ -189,7 +208,7 @@ public final class Views {
             .withQueryText(kept.getText())
             .withCurrentCatalog(kept.getCatalog().isEmpty() ? catalog : kept.getCatalog())
             .withCurrentNamespace(kept.getNamespaceList().toArray(String[]::new))
-            .withSqlConfigs(kept.getSettingsMap())
+            .withSqlConfigs(settings)
             .withSchemaMode(kept.getSchemaMode().isEmpty() ? null : kept.getSchemaMode())
             .withQueryColumnNames(kept.getQueryColumnsList().toArray(String[]::new));
     found.withColumns(columns);

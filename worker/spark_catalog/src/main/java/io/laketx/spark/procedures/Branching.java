@@ -11,6 +11,7 @@ import io.laketx.spark.metadata.Rows;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Branch;
+import io.laketx.v1.BranchName;
 import io.laketx.v1.CloneTableRequest;
 import io.laketx.v1.CreateBranchRequest;
 import io.laketx.v1.DropBranchRequest;
@@ -149,12 +150,21 @@ final class Branching {
               .filter(Branching::fails)
               .map(Branching::refusal)
               .collect(Collectors.joining("; "));
+      for (BranchName one : answer.getNamesList()) {
+        if (!one.getReason().isEmpty()) lost += (lost.isEmpty() ? "" : "; ") + refusal(one);
+      }
       throw LakeException.invalid("MERGE_REFUSED", "the branch " + name + " can't be merged: " + lost);
     }
-    return answer.getTablesList().stream()
-        .map(one -> Rows.of(
-            one.getName(), one.getCommits(), one.getVersion(), one.getFastForward(), fails(one) ? refusal(one) : null))
-        .toList();
+    List<InternalRow> found = new ArrayList<>();
+    for (MergedTable one : answer.getTablesList()) {
+      String refusal = fails(one) ? refusal(one) : null;
+      found.add(Rows.of(one.getName(), one.getCommits(), one.getVersion(), one.getFastForward(), refusal));
+    }
+    for (BranchName one : answer.getNamesList()) {
+      String refusal = one.getReason().isEmpty() ? null : refusal(one);
+      found.add(Rows.of(one.getKind() + " " + one.getName(), null, null, null, refusal));
+    }
+    return found;
   }
 
   private static MergeBranchResponse sent(Lake lake, MergeBranchRequest.Builder request) {
@@ -165,7 +175,8 @@ final class Branching {
   /** Whether nothing but checks that were not run stops the merge. */
   private static boolean lacksChecks(MergeBranchResponse answer) {
     List<MergedTable> failed = answer.getTablesList().stream().filter(Branching::fails).toList();
-    return !failed.isEmpty() && failed.stream().noneMatch(one -> one.getChecksList().isEmpty());
+    boolean isStopped = answer.getNamesList().stream().anyMatch(one -> !one.getReason().isEmpty());
+    return !failed.isEmpty() && !isStopped && failed.stream().noneMatch(one -> one.getChecksList().isEmpty());
   }
 
   private static boolean fails(MergedTable one) {
@@ -174,6 +185,10 @@ final class Branching {
 
   private static String refusal(MergedTable one) {
     return one.getName() + ": " + (one.hasConflict() ? one.getConflict().getMessage() : one.getMessage());
+  }
+
+  private static String refusal(BranchName one) {
+    return "the " + one.getKind() + " " + one.getName() + ": " + one.getMessage();
   }
 
   // -- checks
