@@ -9,6 +9,7 @@ from typing import Any
 
 from laketx import Lake, MaterializedView, Table
 from tests.views.bags import bag, by_oracle
+from tests.views.pairs import random_query
 from tests.views.queries import SCHEMA, Queries, random_row
 
 COLUMNS = "id bigint, k bigint, g string, x bigint, f double, d decimal(6,2)"
@@ -35,7 +36,7 @@ class History:
         self.views: list[MaterializedView] = []
         queries = Queries(self.rng)
         for at in range(views):
-            text = queries.query()
+            text = random_query(queries)
             self.queries[f"{self.space}.v{at}"] = text
             self.views.append(
                 lake.create_materialized_view(f"{self.space}.v{at}", text.replace("s.", f"{self.space}."))

@@ -69,6 +69,8 @@ class Queries:
             conditions.append(self._subquery_condition(columns, depth))
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         mode = self._rng.choice(["plain", "plain", "distinct", "group", "group", "having"])
+        if kinds is None and self._rng.random() < 0.12:
+            return self._ranked(rows + where, columns)
         if kinds is None and self._rng.random() < 0.3:
             return self._totals(rows + where, columns)
         wanted = list(kinds or self._rng.choices(["int", "int", "text", "float"], k=self._rng.randint(1, 3)))
@@ -171,6 +173,33 @@ class Queries:
         if column.kind == "text":
             return self._rng.choice([f"{column.text} LIKE 'v%'", f"{column.text} IS NOT NULL", f"{column.text} <> 'u'"])
         return self._rng.choice([f"{column.text} > 0", f"{column.text} IS NULL", f"NOT ({column.text} >= 2)"])
+
+    # -- windows
+
+    def _ranked(self, rows: str, columns: list[Column]) -> tuple[str, list[str]]:
+        """Windows whose order is one of all rows: what they give to equal rows is a bag, in any order of these."""
+        plain = list(dict.fromkeys(column.text for column in columns if column.kind != "sum"))
+        number, text = self._expression(columns, "int"), self._expression(columns, "text")
+        keys = [number, text][: self._rng.choice([1, 1, 2])]
+        order = ", ".join(self._rng.sample(plain, len(plain)))
+        within = f"PARTITION BY {', '.join(keys)} ORDER BY {order}"
+        call = self._rng.choice(
+            [
+                f"row_number() OVER ({within})",
+                f"rank() OVER (PARTITION BY {keys[0]} ORDER BY {number} DESC)",
+                f"dense_rank() OVER (PARTITION BY {', '.join(keys)} ORDER BY {text})",
+                f"lag({number}) OVER ({within})",
+                f"lead({number}, 2, 9) OVER ({within})",
+                f"first_value({number}) OVER ({within})",
+                f"last_value({number}) OVER ({within} ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)",
+                f"count(*) OVER (PARTITION BY {keys[0]})",
+                f"max({number}) OVER (PARTITION BY {keys[0]} ORDER BY {number})",
+                f"CAST(sum({number}) OVER ({within} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS BIGINT)",
+            ]
+        )
+        first = f"row_number() OVER ({within}) <= 2"
+        more = self._rng.choice(["", "", f" QUALIFY {first}", f" QUALIFY {call} > 1"])
+        return f"SELECT {keys[0]} AS c0, {text} AS c1, {call} AS c2 FROM {rows}{more}", ["int", "text", "int"]
 
     # -- subqueries
 

@@ -37,7 +37,6 @@ def works(text: str) -> list[Work]:
         ("SELECT array_agg(id ORDER BY amount) AS i FROM shop.orders GROUP BY day", "ordered by what it collects"),
         ("SELECT nextval('s') AS n FROM shop.orders", "nextval"),
         ("SELECT DISTINCT ON (day) id FROM shop.orders", "DISTINCT ON"),
-        ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM shop.orders", "window functions"),
         ("SELECT id FROM shop.orders TABLESAMPLE 10%", "tablesample"),
         ("SELECT x FROM read_csv('x.csv') AS t(x)", "no table of the lake"),
         ("SELECT id FROM other.shop.orders", "no table of the lake"),

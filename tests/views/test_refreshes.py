@@ -52,7 +52,7 @@ def totals(lake: Lake, space: str) -> tuple[Table, MaterializedView]:
 
 def test_views_are_their_queries_over_random_histories(lake: Lake) -> None:
     kinds = Counter[str]()
-    for seed in (0, 105):
+    for seed in (2, 22):
         kinds += played(lake, seed)
     assert kinds["incremental"] > 15
     assert kinds["full"] > 2

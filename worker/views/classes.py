@@ -16,6 +16,7 @@ from worker.views.operators import (
     Project,
     Scan,
     UnionAll,
+    Window,
     Work,
     children_of,
     columns_of,
@@ -71,20 +72,25 @@ class _Classifier:
             case Join(kind, _, _, condition, _):
                 reason = "the rows of the join keys that changed are joined again"
                 return Classified(f"{kind} JOIN ON {self._plain(condition)}", Work.AFFECTED_KEYS, reason)
-            case Aggregate(_, keys, _) if self._groups is not None and self._groups.aggregate is operator:
-                names = ", ".join(self._plain(text) for text, _ in keys)
-                opened = " or ".join(when_open(self._groups))
-                more = f"; a group that {opened} is computed again" if opened else ""
-                reason = f"the changed rows are added to the groups in the view{more}"
-                return Classified(f"{operator.words} {names}", Work.INVERTIBLE, reason)
-            case Aggregate(_, keys, _) if keys:
-                names = ", ".join(self._plain(text) for text, _ in keys)
-                reason = "the groups of changed rows are computed again"
-                return Classified(f"{operator.words} {names}", Work.AFFECTED_KEYS, reason)
             case Aggregate():
-                return Classified("aggregates over all rows", Work.FULL, "there is no group to restrict by")
+                return self._shown_groups(operator)
+            case Window(_, keys, calls):
+                names = ", ".join(self._plain(text) for text, _ in calls)
+                if not keys:
+                    return Classified(names, Work.FULL, "a window over all rows has no key to restrict by")
+                return Classified(names, Work.AFFECTED_KEYS, "the partitions of changed rows are computed again")
             case Opaque():
                 return Classified("the query", Work.FULL, operator.reason)
+
+    def _shown_groups(self, operator: Aggregate) -> Classified:
+        if not operator.keys:
+            return Classified("aggregates over all rows", Work.FULL, "there is no group to restrict by")
+        words = f"{operator.words} {', '.join(self._plain(text) for text, _ in operator.keys)}"
+        if self._groups is None or self._groups.aggregate is not operator:
+            return Classified(words, Work.AFFECTED_KEYS, "the groups of changed rows are computed again")
+        opened = " or ".join(when_open(self._groups))
+        more = f"; a group that {opened} is computed again" if opened else ""
+        return Classified(words, Work.INVERTIBLE, f"the changed rows are added to the groups in the view{more}")
 
     def _learn(self, operator: Operator) -> None:
         match operator:
@@ -92,6 +98,8 @@ class _Classifier:
                 self._meanings |= {quoted(name): self._plain(text) for text, name in columns}
             case Aggregate(_, keys, aggregates):
                 self._meanings |= {quoted(name): self._plain(text) for text, name in (*keys, *aggregates)}
+            case Window(_, _, calls):
+                self._meanings |= {quoted(name): self._plain(text) for text, name in calls}
             case UnionAll(children):
                 self._meanings |= {quoted(name): name.split(".", 2)[2] for name in columns_of(children[0])}
             case _:

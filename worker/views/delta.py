@@ -12,7 +12,7 @@ A bag of rows with signed multiplicities N is a difference of bags: the query at
     A JOIN B                            (difference of A) JOIN B(to), and A(from) JOIN (difference of B)
     A LEFT, SEMI or ANTI JOIN B         (difference of A) JOIN B(to), and of the keys in the difference of B the rows of
                                         A(from): joined with B(to), minus joined with B(from)
-    GROUP BY, FULL JOIN                 the keys in the difference: their rows at `to`, minus their rows at `from`
+    GROUP BY, windows, FULL JOIN        the keys in the difference: their rows at `to`, minus their rows at `from`
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from worker.views.operators import (
     Project,
     Scan,
     UnionAll,
+    Window,
     columns_of,
     quoted,
     sources_of,
@@ -148,6 +149,8 @@ class _Texts:
                 return self._join(operator, self.at(operator.left, side), self.at(operator.right, side))
             case Aggregate(child, _, _):
                 return self._grouped(operator, self.at(child, side))
+            case Window(child, _, _):
+                return self._windowed(operator, self.at(child, side))
             case UnionAll(children):
                 return " UNION ALL ".join(f"({self.at(child, side)})" for child in children)
             case Opaque():
@@ -169,6 +172,12 @@ class _Texts:
     def _grouped(operator: Aggregate, rows: str) -> str:
         groups = f" GROUP BY {', '.join(text for text, _ in operator.keys)}" if operator.keys else ""
         return f"SELECT {_listed((*operator.keys, *operator.aggregates))} FROM ({rows}){groups}"
+
+    @staticmethod
+    def _windowed(operator: Window, rows: str) -> str:
+        for text, name in operator.calls:
+            rows = f"SELECT *, {text} AS {quoted(name)} FROM ({rows})"
+        return rows
 
     @staticmethod
     def _join(operator: Join, left: str, right: str, more: str = "") -> str:
@@ -198,6 +207,8 @@ class _Texts:
                 return self._other_join(operator)
             case Aggregate():
                 return self._groups(operator)
+            case Window():
+                return self._partitions(operator)
             case Opaque():
                 return _subtracted(operator, self.at(operator, TO), self.at(operator, FROM))
 
@@ -275,6 +286,16 @@ class _Texts:
 
         return _subtracted(operator, grouped(TO), grouped(FROM))
 
+    def _partitions(self, operator: Window) -> str:
+        if not operator.keys:
+            return _subtracted(operator, self.at(operator, TO), self.at(operator, FROM))
+        keys = self._step("keys", f"SELECT DISTINCT {_numbered(operator.keys)} FROM ({self.delta(operator.child)})")
+
+        def windowed(side: str) -> str:
+            return self._windowed(operator, self._among(operator.child, side, keys, operator.keys))
+
+        return _subtracted(operator, windowed(TO), windowed(FROM))
+
     def _among(self, operator: Operator, side: str, keys: str, expressions: Sequence[str]) -> str:
         """The rows whose keys are among those; NULL is a key like others."""
         before = Counter(self._uses)
@@ -305,6 +326,8 @@ def origin(operator: Operator, text: str) -> tuple[str, str] | None:
             return next(((source, column) for column, name in columns if quoted(name) == text), None)
         case Filter(child, _):
             return origin(child, text)
+        case Window(child, keys, _):
+            return origin(child, text) if text in keys else None
         case Project(child, columns):
             inner = next((inner for inner, name in columns if quoted(name) == text), None)
             return None if inner is None else origin(child, inner)

@@ -200,24 +200,51 @@ EXACT_TYPES: Final = frozenset(
         "BOOLEAN",
     ]
 )
+PLACES: Final = frozenset(["RowNumber", "Ntile", "Lag", "Lead", "FirstValue", "LastValue", "NthValue"])
+RANKS: Final = frozenset(["Rank", "DenseRank", "PercentRank", "CumeDist"])
 MOMENTS: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
 
 
 def check_functions(query: exp.Expr) -> None:
     """Refuses functions that are not deterministic, or not known to be; makes the order of float sums definite."""
-    for node in list(query.find_all(exp.Window, exp.Func)):
-        if isinstance(node, exp.Window):
-            raise refused("window functions are not supported yet: write it as a GROUP BY or a join")
+    for node in list(query.find_all(exp.Func)):
         name = type(node).__name__
-        if isinstance(node, exp.Cast) and node.this.is_string and node.this.name.strip().lower() in MOMENTS:
+        window = _window_of(node)
+        if window is not None:
+            _check_window(node, name, window)
+        elif isinstance(node, exp.Cast) and node.this.is_string and node.this.name.strip().lower() in MOMENTS:
             raise _unknown(node.this.name)
-        if isinstance(node, exp.Anonymous):
+        elif isinstance(node, exp.Anonymous):
             if str(node.this).lower() not in NAMED_SCALARS:
                 raise _unknown(str(node.this))
         elif isinstance(node, exp.AggFunc):
             _check_aggregate(node, name)
-        elif isinstance(node, exp.Func) and name not in SCALARS and not isinstance(node, exp.SubqueryPredicate):
+        elif name not in SCALARS and not isinstance(node, exp.SubqueryPredicate):
             raise _unknown(node.sql_name())
+
+
+def _window_of(node: exp.Expr) -> exp.Expr | None:
+    """The window of a function that is over one."""
+    while isinstance(node.parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter) and node.arg_key == "this":
+        node = node.parent
+    return node.parent if isinstance(node.parent, exp.Window) and node.arg_key == "this" else None
+
+
+def _check_window(node: exp.Func, name: str, window: exp.Expr) -> None:
+    spec = window.args.get("spec")
+    kind = "" if spec is None else spec.text("kind").upper()
+    if spec is not None and spec.args.get("exclude") is not None:
+        raise refused("EXCLUDE in a window is not supported")
+    if name in ("LastValue", "NthValue") and kind != "ROWS":
+        raise refused(f"{node.sql_name().lower()} takes any of equal rows: give it a frame of ROWS BETWEEN … AND …")
+    if name == "FirstValue" and kind not in ("", "ROWS"):
+        raise refused("first_value takes any of equal rows in such a frame: give it a frame of ROWS BETWEEN … AND …")
+    if name in PLACES | RANKS | EXACT:
+        return
+    if name not in ORDERED_IF_FLOAT:
+        raise _unknown(node.sql_name())
+    if not _is_exact(node.this):
+        raise refused("a sum of floats over a window depends on the order of its rows: cast the argument to a decimal")
 
 
 def _check_aggregate(node: exp.AggFunc, name: str) -> None:

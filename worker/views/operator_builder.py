@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from sqlglot import exp
@@ -23,6 +24,7 @@ from worker.views.operators import (
     quoted,
 )
 from worker.views.subqueries import aggregates_of, aggregates_of_any, conjuncts, filtered, has_subquery, marked
+from worker.views.windows import windowed, windows_of, with_names
 
 KNOWN_CLAUSES: Final = frozenset(
     [
@@ -39,6 +41,7 @@ KNOWN_CLAUSES: Final = frozenset(
         "offset",
         "kind",
         "hint",
+        "qualify",
     ]
 )
 
@@ -89,16 +92,21 @@ class OperatorBuilder:
             conditions = conjuncts(where.this) if has_subquery(where.this) else [where.this]
             rows = filtered(self, rows, conditions, ctes)
         outputs = [(output.unalias(), output.alias_or_name) for output in select.expressions]
+        parts = [output for output, _ in outputs]
+        qualify = select.args.get("qualify")
+        if qualify is not None:
+            parts.append(qualify.this)
+        text: Callable[[exp.Expr], str] = self.text
         if _is_grouped(select):
-            rows, texts = self._grouped(select, rows, [output for output, _ in outputs])
+            rows, text = self._grouped(select, rows, parts)
         else:
-            texts = []
-            for output, _ in outputs:
-                if has_subquery(output):
-                    rows, instead = marked(self, rows, output, ctes)
-                    texts.append(self.text(instead))
-                else:
-                    texts.append(self.text(output))
+            for at, part in enumerate(parts):
+                if has_subquery(part):
+                    rows, parts[at] = marked(self, rows, part, ctes)
+        rows, windows = windowed(rows, [window for part in parts for window in windows_of(part)], text, self.name())
+        texts = [text(with_names(part, windows)) for part in parts]
+        if qualify is not None:
+            rows = Filter(rows, texts.pop())
         prefix = self.name()
         names = [f"{prefix}.{name}" for _, name in outputs]
         if len(set(names)) < len(names):
@@ -149,8 +157,10 @@ class OperatorBuilder:
             raise NoRule(f"a {word} JOIN without equal columns has no key to restrict by")
         return Join(word, left, right, "TRUE" if on is None else self.text(on), keys)
 
-    def _grouped(self, select: exp.Select, rows: Operator, outputs: Sequence[exp.Expr]) -> tuple[Operator, list[str]]:
-        """The rows grouped, and the texts of the outputs of the SELECT over them."""
+    def _grouped(
+        self, select: exp.Select, rows: Operator, outputs: Sequence[exp.Expr]
+    ) -> tuple[Operator, Callable[[exp.Expr], str]]:
+        """The rows grouped, and what gives the text of an expression over them."""
         group, having = select.args.get("group"), select.args.get("having")
         conditions = [] if having is None else [having.this]
         calls = [call for part in (*outputs, *conditions) for call in aggregates_of(part)]
@@ -158,7 +168,7 @@ class OperatorBuilder:
             raise NoRule("grouping sets have no rule yet")
         keys = [] if group is None else list(group.expressions)
         if group is not None and group.args.get("all"):
-            keys = [output for output in outputs if not aggregates_of(output)]
+            keys = [output for output in outputs if not aggregates_of(output) and not windows_of(output)]
         keys = [key for key in keys if key.find(exp.Column) is not None]
         if group is not None and not keys:
             raise NoRule("a GROUP BY without columns has no key to restrict by")
@@ -173,13 +183,14 @@ class OperatorBuilder:
         )
         if having is not None:
             grouped = Filter(grouped, self._over(having.this, names))
-        return grouped, [self._over(output, names) for output in outputs]
+        return grouped, partial(self._over, names=names)
 
     def _over(self, expression: exp.Expr, names: Mapping[exp.Expr, str]) -> str:
         """The text of an expression over groups."""
 
         def named(node: exp.Expr) -> exp.Expr:
-            return _column(names[node]) if node in names else node
+            is_function = isinstance(node.parent, exp.Window) and node.arg_key == "this"
+            return _column(names[node]) if node in names and not is_function else node
 
         if has_subquery(expression):
             raise NoRule("a subquery in an expression over groups has no rule yet")

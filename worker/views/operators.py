@@ -82,6 +82,15 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """The rows with a column for each window function, all of them over the partitions by the keys."""
+
+    child: Operator
+    keys: tuple[str, ...]
+    calls: tuple[tuple[str, str], ...]  # each may use the columns of those before
+
+
+@dataclass(frozen=True, slots=True)
 class UnionAll:
     """The rows of all inputs, which have the same columns."""
 
@@ -98,7 +107,7 @@ class Opaque:
     reason: str
 
 
-Operator: TypeAlias = Scan | Filter | Project | Join | Aggregate | UnionAll | Opaque
+Operator: TypeAlias = Scan | Filter | Project | Join | Aggregate | Window | UnionAll | Opaque
 
 
 def columns_of(operator: Operator) -> tuple[str, ...]:
@@ -112,6 +121,8 @@ def columns_of(operator: Operator) -> tuple[str, ...]:
             return columns_of(left) + (() if kind in ("SEMI", "ANTI") else columns_of(right))
         case Aggregate(_, keys, aggregates):
             return tuple(name for _, name in (*keys, *aggregates))
+        case Window(child, _, calls):
+            return (*columns_of(child), *(name for _, name in calls))
         case UnionAll(children):
             return columns_of(children[0])
         case Opaque():
@@ -121,7 +132,7 @@ def columns_of(operator: Operator) -> tuple[str, ...]:
 def children_of(operator: Operator) -> Sequence[Operator]:
     """Return the inputs."""
     match operator:
-        case Filter(child, _) | Project(child, _) | Aggregate(child, _, _):
+        case Filter(child, _) | Project(child, _) | Aggregate(child, _, _) | Window(child, _, _):
             return (child,)
         case Join(_, left, right, _, _):
             return (left, right)

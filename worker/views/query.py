@@ -22,6 +22,7 @@ from worker.views.delta import N
 from worker.views.functions import check_functions, refused
 from worker.views.operator_builder import OperatorBuilder
 from worker.views.operators import DIALECT, LAKE, NoRule, Opaque, Operator, Project, columns_of, quoted
+from worker.views.windows import check_windows_in_order, inline_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def analyse(statement: Statement, schemas: Mapping[str, Mapping[str, str]]) -> Q
     except (OptimizeError, SqlglotError) as error:
         raise refused(f"the query can't be resolved: {_plain(error)}") from None
     assert isinstance(tree, exp.Query)
+    inline_windows(tree)
     canonical = _canonical(tree)
     check_functions(tree)
     _check_distinct_on(tree)
@@ -108,6 +110,7 @@ def analyse(statement: Statement, schemas: Mapping[str, Mapping[str, str]]) -> Q
             built, tuple((quoted(inner), name) for inner, name in zip(columns_of(built), names, strict=True))
         )
     except NoRule as whole:
+        check_windows_in_order(tree, str(whole))
         text = tree.sql(dialect=DIALECT)
         operator = Opaque(text, tuple(uses), names, str(whole))
     return Query(canonical, operator, names, uses)

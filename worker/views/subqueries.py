@@ -340,7 +340,19 @@ def aggregates_of(expression: exp.Expr) -> list[exp.Expr]:
         return [expression]
     if isinstance(expression, exp.Query):
         return []
+    if isinstance(expression, exp.Window):  # its function is none; its arguments can be
+        return aggregates_of_any(_window_parts(expression))
     return [call for child in expression.iter_expressions() for call in aggregates_of(child)]
+
+
+def _window_parts(window: exp.Window) -> list[exp.Expr]:
+    function, parts = window.this, []
+    while isinstance(function, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        parts += [] if function.args.get("expression") is None else [function.expression]
+        function = function.this
+    order = window.args.get("order")
+    partition = window.args.get("partition_by") or ()
+    return [*parts, *function.iter_expressions(), *partition, *([] if order is None else [order])]
 
 
 def aggregates_of_any(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:

@@ -12,6 +12,7 @@ HISTORIES = (REFRESHES, "-k", "test_views_are_their_queries_over_random_historie
 QUERIES = ("tests/views/test_queries.py",)
 SCHEDULES = "tests/views/test_schedules.py"
 SUBQUERIES = ("tests/views/test_subqueries.py",)
+WINDOWS = ("tests/views/test_windows.py",)
 TOTALS = ("tests/views/test_group_totals.py",)
 
 BUGS: Final = (
@@ -71,6 +72,23 @@ BUGS: Final = (
             ),
         ),
         SUBQUERIES,
+    ),
+    Bug(
+        "the partition that a row left is not computed again",
+        "worker/views/delta.py",
+        (
+            (
+                'f"SELECT DISTINCT {_numbered(operator.keys)} FROM ({self.delta(operator.child)})"',
+                'f"SELECT DISTINCT {_numbered(operator.keys)} FROM ({self.delta(operator.child)}) WHERE {N} > 0"',
+            ),
+        ),
+        WINDOWS,
+    ),
+    Bug(
+        "equal rows are numbered in any order",
+        "worker/views/windows.py",
+        (("    terms += [exp.Ordered(", "    _ = [exp.Ordered("),),
+        WINDOWS,
     ),
     Bug(
         "a difference loses how often a row comes",
