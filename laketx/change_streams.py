@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from laketx.input_rows import AnyRows, arrow_table, is_spark
+from laketx.table_writes import Answer
 from metaservice.client import AlreadyExistsError
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.write.merge_sources import columns_of_dicts
@@ -31,6 +32,8 @@ else:
     change_streams = LazyModule("worker.arrow.write.change_streams")
     debezium = LazyModule("worker.formats.debezium")
 
+PlanChanges: TypeAlias = "Callable[[TableView], change_streams.ChangeWrite]"
+
 
 @dataclass(frozen=True)
 class AppliedChanges:
@@ -44,12 +47,8 @@ class AppliedChanges:
     repeated: int  # older than another change of their key in the same rows
 
 
-class ChangeStreams(ABC):
-    """The door of a table for change streams."""
-
-    @abstractmethod
-    def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
-        """Runs the plan."""
+class ChangeStreams(ABC, Generic[Answer]):
+    """The door of a table for change streams. What the calls answer depends on who runs them."""
 
     @property
     @abstractmethod
@@ -57,8 +56,12 @@ class ChangeStreams(ABC):
         """The table as it was seen last."""
 
     @abstractmethod
-    def add_columns(self, columns: Any, *, message: str = "") -> Any:
-        """Adds columns in one commit."""
+    def add_missing_columns(self, columns: pa.Schema) -> None:
+        """Add the columns, unless another writer does it first."""
+
+    @abstractmethod
+    def _apply(self, plan: PlanChanges, options: WriteOptions) -> Answer:
+        """Runs the plan."""
 
     def apply_changes(
         self,
@@ -73,7 +76,7 @@ class ChangeStreams(ABC):
         message: str = "",
         app_id: str | None = None,
         app_version: int | None = None,
-    ) -> AppliedChanges:
+    ) -> Answer:
         """Upserts and deletes rows of a primary-key table, as an operation column says, in one commit.
 
             orders.apply_changes(batch, op="op", sequence="lsn", app_id="orders-cdc", app_version=41)
@@ -114,7 +117,7 @@ class ChangeStreams(ABC):
         message: str = "",
         app_id: str | None = None,
         app_version: int | None = None,
-    ) -> AppliedChanges:
+    ) -> Answer:
         """Applies messages of Debezium to a primary-key table, in one commit: bytes or texts of JSON, or dicts.
 
             customers.apply_debezium(values, app_id="customers-cdc", app_version=41)
@@ -136,13 +139,25 @@ class ChangeStreams(ABC):
 
         return self._apply(plan, options)
 
+
+class TableChangeStreams(ChangeStreams[AppliedChanges]):
+    """The door of a table outside transactions: each call is a commit."""
+
+    @abstractmethod
+    def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
+        """Runs the plan."""
+
+    @abstractmethod
+    def add_columns(self, columns: Any, *, message: str = "") -> Any:
+        """Adds columns in one commit."""
+
     def add_missing_columns(self, columns: pa.Schema) -> None:
         """Add the columns, unless another writer does it first."""
         if len(columns):
             with suppress(AlreadyExistsError):
                 self.add_columns(columns, message="columns of a change stream")
 
-    def _apply(self, plan: Callable[[TableView], change_streams.ChangeWrite], options: WriteOptions) -> AppliedChanges:
+    def _apply(self, plan: PlanChanges, options: WriteOptions) -> AppliedChanges:
         planned: change_streams.ChangeWrite | None = None
 
         def write(table: TableView) -> Write:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pyarrow as pa
 
 from laketx.arrow_reads import ArrowReads, get_rows
-from laketx.change_streams import ChangeStreams
+from laketx.change_streams import TableChangeStreams
 from laketx.column_changes import ColumnChanges
 from laketx.cursor import Cursor, cursor_of
 from laketx.foreign_calls import OF_TABLES, KnowsForeignCalls, by_name
@@ -75,7 +75,7 @@ class HistoryEntry:
     is_logical: bool
 
 
-class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, ChangeStreams, Verbs[Commit]):
+class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Verbs[Commit]):
     """A table, made by `lake.table` and `lake.create_table`.
 
     Reads return lazy DataFrames of one version. Every write is a transaction, finished when the method returns, and

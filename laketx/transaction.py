@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from laketx.arrow_reads import ArrowMethods, names_version, scan_of
+from laketx.change_streams import ChangeStreams, PlanChanges
 from laketx.cursor import Cursor
 from laketx.sql_statements import SqlStatements
 from laketx.table import Table
@@ -28,6 +29,7 @@ from worker.connection.table_view import TableView, write_rules
 from worker.files.storage import remove_folder
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from worker.dataframes import catalog_changes, catalog_writes
@@ -189,7 +191,7 @@ class MultiTableTransaction:
         return changed, read
 
 
-class TableInTransaction(ArrowMethods, Verbs[None]):
+class TableInTransaction(ArrowMethods, ChangeStreams[None], Verbs[None]):
     """A table in a transaction, at a fixed version. It accepts one change, and its reads count."""
 
     def __init__(self, txn: MultiTableTransaction, table: Table, version: int | None) -> None:
@@ -280,6 +282,17 @@ class TableInTransaction(ArrowMethods, Verbs[None]):
         planned = plan(self._table.view)  # what is wrong with it is said here
         self._note_columns(planned.table)
         self.plan = plan
+
+    def add_missing_columns(self, columns: pa.Schema) -> None:
+        """Refuse new columns: a transaction changes rows alone."""
+        if len(columns):
+            raise InputError(
+                "COLUMN_MISSING",
+                f"{self.name} lacks {', '.join(columns.names)}: add them before the transaction, by table.add_columns",
+            )
+
+    def _apply(self, plan: PlanChanges, options: WriteOptions) -> None:
+        self._do(lambda table: plan(table).write, options)
 
     def _check_change(self, options: WriteOptions) -> None:
         self._txn.check_open()

@@ -9,9 +9,10 @@ import argparse
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
+from typing import get_args, get_origin
 
 import laketx
 from tools.wire import ROOT
@@ -77,7 +78,7 @@ def section(name: str) -> Iterator[str]:
             if isinstance(member, property):
                 yield from text_of(where, member)
             else:
-                yield from signature(member_name, member)
+                yield from signature(member_name, member, answers(found))
                 yield from text_of(where, member)
     else:
         yield from signature(name, found)
@@ -96,11 +97,24 @@ def members(owner: type) -> Iterator[tuple[str, object]]:
             yield name, plain
 
 
-def signature(name: str, found: object) -> Iterator[str]:
+def answers(owner: type) -> dict[str, str]:
+    """What the methods answer that a class has from a generic base: by the base's name, the type it is given."""
+    given: dict[str, str] = {}
+    for base in reversed(owner.__mro__):
+        for generic in vars(base).get("__orig_bases__", ()):
+            types = [one.__name__ for one in get_args(generic) if isinstance(one, type)]
+            if types:
+                given[get_origin(generic).__name__] = types[0]
+    return given
+
+
+def signature(name: str, found: object, given: Mapping[str, str] | None = None) -> Iterator[str]:
     assert callable(found)
     whole = inspect.signature(found)
+    base = str(getattr(found, "__qualname__", "")).partition(".")[0]
     taken = list(arguments([one for one in whole.parameters.values() if one.name not in ("self", "cls")]))
-    arrow = f" -> {whole.return_annotation}"
+    answer = whole.return_annotation
+    arrow = f" -> {(given or {}).get(base, answer) if answer == 'Answer' else answer}"
     text = f"{name}({', '.join(taken)}){arrow}"
     if len(text) > 110:
         text = "\n".join([f"{name}(", *(f"    {one}," for one in taken), f"){arrow}"])

@@ -179,6 +179,47 @@ def test_a_batch_of_late_rows_keeps_its_application_version(lake: Lake) -> None:
     assert (applied.late, table.app_version("late")) == (1, 7)
 
 
+def test_changes_of_several_tables_are_one_commit(lake: Lake) -> None:
+    orders, items = made(lake, "txn_orders"), made(lake, "txn_items")
+    orders.apply_changes([{"id": 1, "name": "old", "ts": 5, "op": "c"}, {"id": 2, "name": "old", "ts": 5, "op": "c"}])
+    already_applied = []
+    for _ in range(2):
+        with lake.transaction("cdc", app_id="cdc", app_version=9) as txn:
+            late = {"id": 1, "name": "late", "ts": 4, "op": "u"}
+            txn.table(orders.name).apply_changes([late, {"id": 2, "ts": 6, "op": "d"}])
+            txn.table(items.name).apply_debezium([b'{"op": "c", "after": {"id": 7, "name": "new", "ts": 1}}'])
+        already_applied.append({commit.already_applied for commit in txn.commits})
+    assert already_applied == [{False}, {True}]
+    assert rows_of(orders) == [{"id": 1, "name": "old", "ts": 5}]
+    assert rows_of(items) == [{"id": 7, "name": "new", "ts": 1}]
+    assert orders.history(1)[0].txn_id == items.history(1)[0].txn_id
+
+
+def test_changes_in_a_transaction_lose_to_what_came_meanwhile(lake: Lake) -> None:
+    orders, items = made(lake, "lost_orders"), made(lake, "lost_items")
+    orders.apply_changes([{"id": 1, "name": "a", "ts": 1, "op": "c"}])
+
+    def change() -> None:
+        with lake.transaction("cdc") as txn:
+            txn.table(items.name).apply_changes([{"id": 1, "name": "b", "ts": 2, "op": "c"}])
+            txn.table(orders.name).apply_changes([{"id": 1, "name": "b", "ts": 2, "op": "u"}])
+            orders.apply_changes([{"id": 1, "name": "c", "ts": 3, "op": "u"}])
+
+    with pytest.raises(ConflictError):
+        change()
+    assert rows_of(orders) == [{"id": 1, "name": "c", "ts": 3}]
+    assert rows_of(items) == []
+
+
+def test_a_message_with_a_new_column_in_a_transaction_is_refused(lake: Lake) -> None:
+    orders = made(lake, "txn_columns")
+    schema = b'{"schema": {"fields": [{"field": "after", "fields": [{"field": "id", "type": "int64"},'
+    schema += b'{"field": "extra", "type": "string"}]}]}, "payload": {"op": "c", "after": {"id": 1, "extra": "x"}}}'
+    with pytest.raises(InputError, match=r"COLUMN_MISSING.*extra"), lake.transaction() as txn:
+        txn.table(orders.name).apply_debezium([schema], merge_schema=True)
+    assert rows_of(orders) == []
+
+
 def test_own_words_and_times_and_texts(lake: Lake) -> None:
     table = made(lake, "words", "id bigint, at timestamp, lsn string")
     times = [datetime(2026, 11, day, tzinfo=UTC) for day in (3, 1)]
