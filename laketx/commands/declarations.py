@@ -319,6 +319,7 @@ def run_fsck(session: Session, **options: object) -> object:
 @click.option("--listen", default="127.0.0.1:8480", help="Address; port 0 picks a free one (default 127.0.0.1:8480).")
 @click.option("--tls-cert", type=FILE, default="", help="The certificate and intermediate certificates, in PEM.")
 @click.option("--tls-key", type=FILE, default="", help="The certificate's key, in PEM.")
+@click.option("--beside-service", is_flag=True, help="End with the standard input, as `laketx serve --console` needs.")
 @click.option("--public-url", default="", help="Where people reach the console, if that is another address.")
 @click.option("--oidc-issuer", default="", help="OpenID Connect provider where people log in (LAKETX_OIDC_ISSUER).")
 @click.option("--oidc-client-id", default="", help="The console's id there (LAKETX_OIDC_CLIENT_ID).")

@@ -49,6 +49,8 @@ class Settings:
     grace_s: float
     threads: int
     metrics_listen: str
+    console: str
+    console_server: str
     backup_root: str
     backup_to: str
     backup_every_s: float
@@ -157,6 +159,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
     _check_store(parser, settings)
     _check_tls(parser, settings)
+    _check_console(parser, settings)
     _check_backups(parser, settings)
     _check_places(parser, settings)
     return settings
@@ -253,6 +256,22 @@ def _check_tls(parser: argparse.ArgumentParser, settings: Settings) -> None:
         parser.error(settings.exposed)
 
 
+def _check_console(parser: argparse.ArgumentParser, settings: Settings) -> None:
+    if settings.console_server and not settings.console:
+        parser.error("--console-server needs --console")
+    if not settings.console:
+        return
+    if not _has_port(settings.console):
+        parser.error(f"--console must be host:port, with a port up to {PORT_MAX}")
+    if settings.tls_client_ca:
+        parser.error("--console shows the service tokens, and no certificate: it can't be used with --tls-client-ca")
+    if not is_local(settings.console) and not (settings.tls_cert and settings.has_identity):
+        parser.error(
+            f"--console {settings.console} is reached from other machines: it needs TLS (--tls-cert, --tls-key) and "
+            "a way to know who calls (--oidc-issuer, --tokens)"
+        )
+
+
 def _quota(parser: argparse.ArgumentParser, given: dict[str, Any], name: str) -> Quota:
     found = Quota(given.pop(f"{name}_max"), given.pop(f"{name}_each"))
     if min(found.most, found.each) < 0:
@@ -303,6 +322,13 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--clock-tolerance-ms", limits.CLOCK_TOLERANCE_MS, int, "largest jump of the wall clock that is still trusted")
     add("--purge-delay-ms", limits.PURGE_DELAY_MS, int, "how long after a start nothing is retired")
     add("--metrics-listen", "", str, "address that serves metrics to Prometheus; port 0 picks a free one; empty: none")
+    add(
+        "--console",
+        "",
+        str,
+        "address of the web console, in a process beside the service; port 0 picks a free one; empty: none",
+    )
+    add("--console-server", "", str, "addresses where the console reaches the service; empty: --advertise or --listen")
     add("--backup-root", "", str, "folder that contains backups; empty: the data folder's name with -backups")
     add("--backup-to", "", str, "repository of scheduled backups, s3://bucket/path or file:///folder; empty: none")
     add("--backup-every-s", 3600.0, float, "interval of scheduled backups; 0: only on request")

@@ -16,6 +16,7 @@ from metaservice.rpc.convert.wire import kept_reads
 from metaservice.rpc.observe.call_records import Recorder
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.rpc.services.calls import UseCases
+from metaservice.server.console_process import ConsoleProcess
 from metaservice.server.ha.leadership import Leadership, StoreWatch
 from metaservice.server.ha.standby import StandbyProcess, stand_by
 from metaservice.server.identity import known_callers, own_credentials, owner_socket
@@ -203,7 +204,11 @@ def serve(settings: Settings) -> int:
     except (StoreUnusable, RuntimeError) as error:  # gRPC raises nothing narrower
         return _unusable(error)
     exporter = serve_metrics(settings, standby.leads.readings() if standby is not None else {})
+    console = ConsoleProcess(settings)
+    if standby is not None:
+        console.stand_by(standby.server.address)
     if standby is not None and not standby.wait():
+        console.stop()
         exporter.stop()
         return 0
     service = _open_service(settings, standby)
@@ -231,7 +236,9 @@ def serve(settings: Settings) -> int:
     else:
         standby.took_over(service.decider)
     event(STARTED, listen=server.address, data=settings.store or settings.data, pid=os.getpid())
+    console.start(server.address)
     wait_for_end(service, server, settings.idle_exit_s)
+    console.stop()
     if not _stop(service, server, standby, settings.grace_s):
         return EXIT_UNUSABLE
     exporter.stop()

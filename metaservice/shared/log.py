@@ -56,6 +56,9 @@ FENCED = "fenced"
 STORE_SILENT = "store_silent"
 STORE_ANSWERS = "store_answers"
 STANDING_BY = "standing_by"
+CONSOLE_STARTED = "console_started"
+CONSOLE_LOG = "console_log"
+CONSOLE_ENDED = "console_ended"
 
 EVENTS: Final[Mapping[str, str]] = {
     STARTED: "The service takes calls: address, data folder.",
@@ -104,6 +107,11 @@ EVENTS: Final[Mapping[str, str]] = {
     STORE_SILENT: "A write to the store in the bucket, or its opening, waits for an answer: for how long. Commits "
     "wait, too. After 60 s the process exits with code 75.",
     STORE_ANSWERS: "The store in the bucket answers again.",
+    CONSOLE_STARTED: "The web console was started beside the service: address, process id. It prints its "
+    "address when it listens.",
+    CONSOLE_LOG: "A line of the console's log.",
+    CONSOLE_ENDED: "The console's process ended, or can't be started: exit code, or the error, and when it is started "
+    "again. The service goes on.",
     FENCED: "Another process has opened the store: this process stops answering and exits with code 75.",
     CERTIFICATE_REFUSED: "The certificate's files changed, but can't be used: the reason. The service keeps the "
     "previous certificate.",
