@@ -165,7 +165,7 @@ def provider() -> Iterator[Provider]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    made.issuer = f"http://127.0.0.1:{server.server_port}"
+    made.issuer = f"http://localhost:{server.server_port}"  # to a browser another site than the console, at 127.0.0.1
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield made

@@ -14,12 +14,14 @@ import httpx
 import pytest
 
 from metaservice.cli import command_line
+from tests.console.browser import browser, find_chromium
 from tests.console.provider import CLIENT, PATHS, SECRET, Provider, drip, hang, provider, raw
 from tests.console.visitor import Console, Visitor, console, text_of
 from tests.integration.callers import Guarded, guarded
 from tests.integration.service import free_address
 
 DISCOVERY = "/.well-known/openid-configuration"
+CHROMIUM = find_chromium()
 MOST_S = 60.0  # of a loaded machine; a provider that hangs is given up after 5 s
 
 
@@ -180,6 +182,24 @@ def test_a_token_is_renewed_before_it_is_over(door: Door) -> None:
         time.sleep(0.2)
     assert [form["grant_type"] for form in door.provider.forms] == ["authorization_code", "refresh_token"]
     assert "ana" in visitor.read("/")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; Debian: apt-get install chromium")
+def test_a_browser_goes_to_another_site_and_back_in_and_out(door: Door, tmp_path: Path) -> None:
+    """Cookies that a browser would not send, and redirects that the policy of a page forbids, are no matter."""
+    assert CHROMIUM is not None
+    with browser(CHROMIUM, tmp_path) as chrome:
+        chrome.open(f"{door.console.url}/tables?q=a")
+        chrome.wait("location.pathname === '/login'")
+        chrome.run("document.querySelector('a.button').click()")
+        chrome.wait("location.pathname === '/tables' && location.search === '?q=a'")
+        assert "ana" in chrome.run("document.querySelector('.user').textContent")
+        assert chrome.run("document.cookie") == "", "no script can read a cookie"
+        chrome.run("document.querySelector('.log-out button').click()")
+        chrome.wait(f"location.href.startsWith('{door.provider.issuer}{PATHS['end_session']}')")
+        chrome.open(f"{door.console.url}/tables")
+        chrome.wait("location.pathname === '/login'")
+        assert chrome.problems == []
 
 
 # -- codes and states of others
