@@ -23,6 +23,7 @@ from worker.base.lazy_modules import LazyModule
 from worker.base.values import moment_of
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
+from worker.views.costs import expected_seconds, usual_change
 from worker.views.definition import (
     FAILURE,
     SCHEDULE,
@@ -66,6 +67,7 @@ class ViewStatus:
     is_suspended: bool = False
     failed: datetime | None = None  # the last refresh by schedule, if it failed
     failure: str = ""
+    expected: str = ""  # how long a refresh takes of either kind, by past ones
 
 
 class MaterializedView(ArrowReads):
@@ -111,18 +113,21 @@ class MaterializedView(ArrowReads):
         """The view's table, in its current state. Writes to it are refused."""
         return Table(self.lake, self.view.refreshed().meta)
 
-    def refresh(self, *, full: bool = False) -> Refresh:
+    def refresh(self, *, full: bool = False, incremental: bool = False) -> Refresh:
         """Brings the view up to its sources as they are now: one commit, or none if no source has moved.
 
             result = daily.refresh()
             print(result.kind, result.version, result.vector)
 
-        `kind` is "incremental", "full" with a `reason`, or "nothing". `full` computes the query as a whole.
+        `kind` is "incremental", "full" with a `reason`, or "nothing". A refresh that can be incremental is full if past
+        refreshes say that this is faster. `full` computes the query as a whole, `incremental` doesn't if it can.
 
         Raises ConflictError after too many lost races, BlockedError if a source was dropped, InputError if a column
         that the query reads was.
         """
-        done = refresh.refresh(self.view, full=full)
+        if full and incremental:
+            raise InputError("VIEW_REFRESH_INVALID", "a refresh is full or incremental: leave one of them out")
+        done = refresh.refresh(self.view, full=full, incremental=incremental)
         self.view = self.view if done.kind == refresh.NOTHING else self.view.refreshed()
         return done
 
@@ -163,6 +168,7 @@ class MaterializedView(ArrowReads):
             return status
         behind = {name: head - last.vector[name] for name, head in heads.items()}
         since = [self._oldest_us(sources[name], last.vector[name]) for name, commits in behind.items() if commits]
+        past = refresh.past_refreshes(self.view, self._definition)
         lag_us = max((time.time_ns() // 1_000 - time_us for time_us in since), default=0)
         return replace(
             status,
@@ -176,6 +182,7 @@ class MaterializedView(ArrowReads):
             rows_read=last.rows_read,
             bytes_read=last.bytes_read,
             seconds=last.seconds,
+            expected=expected_seconds(past, usual_change(past)).text,
         )
 
     def _oldest_us(self, source: ViewSource, version: int) -> int:

@@ -43,12 +43,14 @@ def run_create(session: Session, **options: object) -> object:
 @command("refresh", VIEW)
 @view_argument
 @click.option("--full", is_flag=True, help="Compute the query as a whole.")
+@click.option("--incremental", is_flag=True, help="Don't, if it can be helped, though it may be faster.")
 @warehouse_option
 def run_refresh(session: Session, **options: object) -> object:
     """Bring a materialized view up to its sources as they are now, in one commit.
 
     laketx --folder lake view refresh shop.daily
     It shows whether the refresh was incremental, or full and why. If no source has moved, nothing is committed.
+    Past refreshes say which kind is faster; --full and --incremental leave that choice out.
     """
     return later(RUNS, "run_refresh", extra="views")(session, **options)
 

@@ -32,8 +32,8 @@ def carry_out(lake: Lake, statement: Statement, whole: Callable[[str], str]) -> 
     match statement:
         case CreateView():
             return _create(lake, statement, whole(statement.name))
-        case RefreshView(name, full):
-            done = lake.materialized_view(whole(name)).refresh(full=full)
+        case RefreshView(name, full, incremental):
+            done = lake.materialized_view(whole(name)).refresh(full=full, incremental=incremental)
             columns = "kind string, version bigint, rows_added bigint, rows_removed bigint, reason string"
             return Answer(columns, ((done.kind, done.version, done.rows_added, done.rows_removed, done.reason),))
         case ExplainView(name):

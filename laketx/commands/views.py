@@ -31,6 +31,7 @@ COLUMNS: Final = (
     Column("lag"),
     Column("schedule"),
     Column("seconds", rank=3),
+    Column("expected", rank=4),
     Column("reason", rank=2, folds=True),
     Column("failure", rank=1, folds=True),
 )
@@ -87,9 +88,9 @@ def run_create(
         session.done(f"created {view.name}, version {version}", {"view": view.name, "version": version})
 
 
-def run_refresh(session: Session, name: str, full: bool, warehouse: str | None) -> None:
+def run_refresh(session: Session, name: str, full: bool, incremental: bool, warehouse: str | None) -> None:
     with opened(session, warehouse) as lake:
-        done = lake.materialized_view(name).refresh(full=full)
+        done = lake.materialized_view(name).refresh(full=full, incremental=incremental)
     at = ", ".join(f"{source} {version}" for source, version in done.vector.items())
     if done.kind == refresh.NOTHING:
         text = f"nothing to do: {name} is at {at}"
@@ -158,7 +159,7 @@ def _status_row(status: ViewStatus) -> Row:
     schedule = f"{status.schedule} (suspended)" if status.is_suspended else status.schedule
     lag = f"{status.lag_s:.0f} s"
     done = (status.name, refreshed, status.version, status.kind, behind, lag, schedule)
-    return *done, status.seconds, status.reason, status.failure
+    return *done, status.seconds, status.expected, status.reason, status.failure
 
 
 def _answer(proof: Proof) -> dict[str, Any]:

@@ -1,12 +1,14 @@
-"""Queries of views without an engine: what is refused, how operators are classified, what plans read."""
+"""Queries of views: what is refused, how operators are classified, what plans read, which names there can be."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from worker.base.errors import InputError
 from worker.views.classes import classified
-from worker.views.delta import CHANGES, FROM, TO, delta_text, relations_of
+from worker.views.delta import CHANGES, FROM, TO, delta_text, relations_of, whole_text
+from worker.views.engine import run_with
 from worker.views.operators import Work
 from worker.views.query import Query, analyse, parse
 
@@ -51,6 +53,7 @@ def works(text: str) -> list[Work]:
         ("DELETE FROM shop.orders", "one SELECT"),
         ("SELECT id FROM shop.orders; SELECT id FROM shop.orders", "one SELECT"),
         ("SELECT FROM WHERE", "parsed"),
+        ("SELECT id FROM only.orders", 'in quotes: "only"'),
         ("SELECT ? AS x FROM shop.orders", "placeholder"),
         ("WITH RECURSIVE r AS (SELECT id FROM shop.orders UNION ALL SELECT id FROM r) SELECT id FROM r", "recursive"),
     ],
@@ -60,6 +63,18 @@ def test_a_query_that_no_view_can_have_is_refused(text: str, word: str) -> None:
         query(text)
     assert refused.value.reason == "VIEW_QUERY_INVALID"
     assert word in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["only", "select", "values", "qualify", "order", "lateral", "rows", "lake", "a b"])
+def test_a_reserved_word_in_quotes_is_a_name_like_others(word: str) -> None:
+    text = f"""SELECT "{word}"."{word}" AS "{word}", count(*) AS n FROM "{word}"."{word}"
+        WHERE EXISTS (SELECT 1 FROM "{word}"."{word}" AS i WHERE i."{word}" = "{word}"."{word}") GROUP BY 1"""
+    schemas = {f"{word}.{word}": {word: "BIGINT"}}
+    analysed = analyse(parse(text), schemas)
+    assert analysed.uses == {f"{word}.{word}": (word,)}
+    assert analyse(parse(analysed.canonical), schemas) == analysed
+    rows = run_with({f"{word}.{word}@to": pa.table({word: [1, 1, None]})}, whole_text(analysed.operator))
+    assert rows.to_pylist() == [{word: 1, "n": 2}]
 
 
 def test_operators_have_their_classes() -> None:

@@ -48,6 +48,7 @@ refresh incremental strict schedule every 5 minutes with no data as
         (f"CREATE MATERIALIZED VIEW v TARGET LAG DOWNSTREAM AS {QUERY}", CreateView("v", QUERY, schedule="DOWNSTREAM")),
         ("REFRESH MATERIALIZED VIEW v", RefreshView("v")),
         ("refresh  materialized view shop.v FULL ;", RefreshView("shop.v", full=True)),
+        ("REFRESH MATERIALIZED VIEW v INCREMENTAL", RefreshView("v", incremental=True)),
         ("EXPLAIN MATERIALIZED VIEW v", ExplainView("v")),
         ("ALTER MATERIALIZED VIEW v SUSPEND", AlterView("v", "suspend")),
         ("ALTER MATERIALIZED VIEW v RESUME", AlterView("v", "resume")),

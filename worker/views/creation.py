@@ -46,7 +46,7 @@ def planned_view(lake: Connection, text: str, *, strict: bool) -> NewView:
     empty = {f"{name}@{NONE}": schema.empty_table() for name, schema in schemas.items()}
     schema = run_with(empty, whole_text(query.operator, NONE, statement.tables)).schema
     sources = {name: _source(name, metas[name], used) for name, used in query.uses.items()}
-    return NewView(schema, properties_of(text, query.canonical, sources), operators)
+    return NewView(schema, properties_of(text, query.canonical, sources, strict=strict), operators)
 
 
 def _source(name: str, meta: catalog_pb2.Table, used: tuple[str, ...]) -> ViewSource:

@@ -17,10 +17,11 @@ SOURCES: Final = "view.sources"
 VECTOR: Final = "view.vector"  # of a refresh's commit: the versions of the sources by their ids
 CLASS: Final = "view.class"
 REASON: Final = "view.reason"
-READ: Final = "view.read"  # rows and bytes of its sources that a refresh read, and its seconds
+READ: Final = "view.read"  # rows and bytes of its sources that a refresh read, changed rows, and its seconds
 WORKER: Final = "view.worker"  # the process that refreshes by schedule
 SCHEDULE: Final = "view.schedule"
 SUSPENDED: Final = "view.suspended"
+STRICT: Final = "view.strict"
 FAILURE: Final = "view.failure"
 SOURCES_MAX: Final = 32
 TEXT_CHARS_MAX: Final = 4_096
@@ -51,6 +52,7 @@ class Definition:
     query: str
     canonical: str
     sources: Mapping[str, ViewSource]
+    is_strict: bool = False
 
     @classmethod
     def of(cls, meta: catalog_pb2.Table) -> Definition:
@@ -59,7 +61,8 @@ class Definition:
             raise InputError("VIEW_NOT_MATERIALIZED", f"{meta.name} is a table, not a materialized view")
         stored = json.loads(meta.properties[SOURCES])
         sources = {name: ViewSource(name, entry["id"], entry["columns"]) for name, entry in stored.items()}
-        return cls(meta.table_id, meta.properties[QUERY], meta.properties[CANONICAL], sources)
+        is_strict = meta.properties.get(STRICT) == "true"
+        return cls(meta.table_id, meta.properties[QUERY], meta.properties[CANONICAL], sources, is_strict)
 
     @property
     def cursor(self) -> str:
@@ -104,7 +107,9 @@ def failure_text(failure: Failure) -> str:
     return json.dumps({"time_us": failure.time_us, "text": failure.text})
 
 
-def properties_of(query: str, canonical: str, sources: Mapping[str, ViewSource]) -> dict[str, str]:
+def properties_of(
+    query: str, canonical: str, sources: Mapping[str, ViewSource], *, strict: bool = False
+) -> dict[str, str]:
     """Return the properties of a new view's table. Raises InputError if they are too large."""
     if len(sources) > SOURCES_MAX:
         raise InputError("VIEW_QUERY_INVALID", f"a view reads at most {SOURCES_MAX} tables, not {len(sources)}")
@@ -117,4 +122,4 @@ def properties_of(query: str, canonical: str, sources: Mapping[str, ViewSource])
                 f"the query with every name resolved, or the list of its columns, has {len(text)} characters; at most "
                 f"{TEXT_CHARS_MAX} are allowed",
             )
-    return properties
+    return {**properties, STRICT: "true"} if strict else properties

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from worker.connection.table_view import TableView
 from worker.views.classes import classified
+from worker.views.costs import expected_seconds, usual_change
 from worker.views.definition import Definition
 from worker.views.delta import delta_text, whole_text
 from worker.views.group_totals import groups_of, touched_plan
 from worker.views.operators import Work
-from worker.views.refresh import query_of
+from worker.views.refresh import past_refreshes, query_of
 from worker.views.sources import SourceTables
 
 
@@ -22,6 +23,10 @@ def explain(view: TableView) -> str:
     width = max(len(step.work.words) for step in operators)
     lines = [f"{view.name}: each refresh is {'full' if is_full else 'incremental'}", ""]
     lines += [f"  {step.work.words:<{width}}  {step.operator}: {step.reason}" for step in operators]
+    past = past_refreshes(view, definition)
+    expected = expected_seconds(past, usual_change(past)).text
+    if expected and not is_full:
+        lines += ["", f"  expected after {usual_change(past)} changed rows, as often: {expected}"]
     groups = None if is_full else groups_of(query.operator)
     touched = None if groups is None else touched_plan(groups, definition.sources)
     title = "the delta plan, if every source changed, for DuckDB:"

@@ -64,6 +64,8 @@ def parse(text: str) -> Statement:
     named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables: dict[str, None] = {}
     for table in list(tree.find_all(exp.Table)):
+        if table.args.get("only"):
+            raise refused('ONLY is a reserved word: if it is a name, write it in quotes: "only"')
         if not isinstance(table.this, exp.Identifier) or table.catalog:
             raise refused(
                 f"{table.sql(dialect=DIALECT)} is no table of the lake: a view reads tables of the lake alone"

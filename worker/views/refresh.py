@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -33,6 +34,7 @@ from worker.commit.writes import Write
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.views.classes import classified
+from worker.views.costs import PAST_MAX, PastRefresh, expected_seconds
 from worker.views.definition import CLASS, READ, REASON, VECTOR, WORKER, Definition
 from worker.views.delta import N, whole_text
 from worker.views.differences import difference
@@ -80,6 +82,7 @@ class LastRefresh:
     bytes_read: int = 0
     seconds: float = 0.0  # until its rows were known
     worker: str = ""  # that refreshed by the view's schedule
+    rows_changed: int | None = None  # of the sources; None: it didn't count them
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +92,34 @@ class _Plan:
     rows: pa.Table
     is_difference: bool
     reason: str
+    rows_changed: int | None = None
 
 
 def last_refresh(view: TableView, definition: Definition, version: int | None = None) -> LastRefresh | None:
     """Return the newest refresh up to a version; None if there was none. One call."""
+    return next(_refreshes(view, definition, version, 1), None)
+
+
+def past_refreshes(view: TableView, definition: Definition) -> list[PastRefresh]:
+    """Return the newest refreshes, the last one first. One call."""
+    refreshes = islice(_refreshes(view, definition, None, PAST_MAX), PAST_MAX)
+    return [PastRefresh(each.kind == FULL, each.rows_changed, each.seconds) for each in refreshes]
+
+
+def _refreshes(view: TableView, definition: Definition, version: int | None, count: int) -> Iterator[LastRefresh]:
     newest = read_pb2.VersionFilter(properties={VECTOR: ""}, to_version=version)
-    commit = next(view.client.list_versions(view.table_id, wanted=newest, page_size=1), None)
-    if commit is None:
-        return None
+    for commit in view.client.list_versions(view.table_id, wanted=newest, page_size=count):
+        yield _refresh_of(commit, definition)
+
+
+def _refresh_of(commit: read_pb2.Version, definition: Definition) -> LastRefresh:
     by_id = json.loads(commit.properties[VECTOR])
     vector = {name: by_id[source.table_id] for name, source in definition.sources.items()}
     kind, reason = commit.properties[CLASS], commit.properties.get(REASON, "")
     read = json.loads(commit.properties.get(READ, "{}"))
     costs = (read.get("rows", 0), read.get("bytes", 0), read.get("seconds", 0.0))
-    return LastRefresh(
-        commit.version, vector, kind, reason, commit.commit_time_us, *costs, commit.properties.get(WORKER, "")
-    )
+    worker = commit.properties.get(WORKER, "")
+    return LastRefresh(commit.version, vector, kind, reason, commit.commit_time_us, *costs, worker, read.get("changed"))
 
 
 def oldest_commit_us(lake: Connection, source_id: str, version: int) -> int | None:
@@ -119,8 +134,17 @@ def query_of(definition: Definition, sources: SourceTables) -> Query:
     return analyse(parse(definition.canonical), sources.types())
 
 
-def refresh(view: TableView, *, full: bool = False, worker: str = "", attempts_max: int = ATTEMPTS_MAX) -> Refresh:
-    """Bring a view up to its sources as they are now; `full` computes it as a whole. The commit names the worker.
+def refresh(
+    view: TableView,
+    *,
+    full: bool = False,
+    incremental: bool = False,
+    worker: str = "",
+    attempts_max: int = ATTEMPTS_MAX,
+) -> Refresh:
+    """Bring a view up to its sources as they are now. The commit names the worker.
+
+    `full` computes it as a whole, `incremental` does not if it can: otherwise what is expected to be faster.
 
     Raises BlockedError if a source was dropped, InputError if a column that the query reads was, ConflictError after
     too many lost races.
@@ -139,7 +163,8 @@ def refresh(view: TableView, *, full: bool = False, worker: str = "", attempts_m
             return Refresh(NOTHING, last.version, after)
         try:
             renews = new_cursors or last is None
-            return _refresh(view, definition, last, after, full=full, new_cursors=renews, worker=worker)
+            choice = FULL if full else INCREMENTAL if incremental or definition.is_strict else ""
+            return _refresh(view, definition, last, after, choice=choice, new_cursors=renews, worker=worker)
         except ConflictError:
             if attempt == attempts_max:
                 raise
@@ -163,7 +188,7 @@ def _refresh(
     last: LastRefresh | None,
     after: Vector,
     *,
-    full: bool,
+    choice: str,
     new_cursors: bool,
     worker: str,
 ) -> Refresh:
@@ -171,7 +196,8 @@ def _refresh(
     before = {} if last is None else last.vector
     sources = SourceTables(view.lake, definition.sources, before, after)
     query = query_of(definition, sources)
-    plan = _planned(query, sources, last, lambda: _rows_of(view), full=full)
+    past = None if choice else lambda: past_refreshes(view, definition)
+    plan = _planned(query, sources, last, lambda: _rows_of(view), full=choice == FULL, past=past)
     moves = _moves(view, definition, before, after, new_cursors=new_cursors)
     view = view.refreshed()
     counts = {"added": 0, "removed": 0}
@@ -193,6 +219,8 @@ def _refresh(
     vector = {source.table_id: after[name] for name, source in definition.sources.items()}
     seconds = round(time.monotonic() - began_s, 3)
     read = {"rows": sources.rows_read, "bytes": sources.bytes_read, "seconds": seconds}
+    if plan.rows_changed is not None:
+        read["changed"] = plan.rows_changed
     properties = {VECTOR: json.dumps(vector, sort_keys=True), CLASS: kind, REASON: plan.reason, READ: json.dumps(read)}
     if worker:
         properties[WORKER] = worker
@@ -213,18 +241,33 @@ def _refresh(
 
 
 def _planned(
-    query: Query, sources: SourceTables, last: LastRefresh | None, old: Callable[[], pa.Table], *, full: bool
+    query: Query,
+    sources: SourceTables,
+    last: LastRefresh | None,
+    old: Callable[[], pa.Table],
+    *,
+    full: bool,
+    past: Callable[[], Sequence[PastRefresh]] | None = None,
 ) -> _Plan:
-    reason = _why_full(query, sources, last, full=full)
+    """The rows of a refresh. With `past`, the refreshes before it say whether a full one is expected to be faster."""
+    reason, changed = _why_full(query, sources, last, full=full), None
     if reason is None:
         try:
-            return _Plan(difference(query.operator, sources, old), is_difference=True, reason="")
+            changed = sources.changed_rows()
+            reason = None if past is None else _why_faster(past(), changed)
+            if reason is None:
+                return _Plan(difference(query.operator, sources, old), True, "", changed)
         except MetaServiceError as error:
             if error.reason != RETIRED:
                 raise
             reason = "versions of a source after the last refresh are no longer kept"
     text = whole_text(query.operator)
-    return _Plan(run_with(sources.relations(text), text), is_difference=False, reason=reason)
+    return _Plan(run_with(sources.relations(text), text), False, reason, changed)
+
+
+def _why_faster(past: Sequence[PastRefresh], changed: int) -> str | None:
+    expected = expected_seconds(past, changed)
+    return f"expected to be faster: {expected.text}" if expected.is_full_faster else None
 
 
 def _rows_of(view: TableView) -> pa.Table:

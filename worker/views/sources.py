@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -47,6 +48,11 @@ class SourceTables:
     def changed(self) -> list[str]:
         """The sources whose versions differ."""
         return [name for name in self._sources if self._before.get(name) != self._after[name]]
+
+    def changed_rows(self) -> int:
+        """Return how many rows came and went, in the columns that the query uses."""
+        tables = [self._relation(name, CHANGES, None, {}) for name in self.changed]
+        return sum(int(np.abs(rows.column(N).to_numpy()).sum()) for rows in tables)
 
     def schema(self, name: str, version: int) -> pa.Schema:
         """Return the columns that the query uses, as they are at a version."""

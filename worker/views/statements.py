@@ -3,7 +3,7 @@
 CREATE MATERIALIZED VIEW [IF NOT EXISTS] shop.daily [COMMENT '…'] [PARTITIONED BY (day)]
   [REFRESH INCREMENTAL [STRICT]] [SCHEDULE EVERY 5 MINUTES | ON COMMIT | DOWNSTREAM] [TARGET LAG '1 minute']
   [WITH NO DATA] AS SELECT …
-REFRESH MATERIALIZED VIEW shop.daily [FULL]
+REFRESH MATERIALIZED VIEW shop.daily [FULL | INCREMENTAL]
 EXPLAIN MATERIALIZED VIEW shop.daily
 ALTER MATERIALIZED VIEW shop.daily SUSPEND | RESUME | SET SCHEDULE … | SET TARGET LAG '…'
 DROP MATERIALIZED VIEW [IF EXISTS] shop.daily
@@ -44,7 +44,7 @@ _CLAUSES: Final = tuple(
     )
 )
 _AS: Final = _pattern(r"\s+as\s+(?P<query>.+)\Z")
-_REFRESH: Final = _pattern(rf"refresh\s+materialized\s+view\s+{_NAME}(?P<full>\s+full)?\s*\Z")
+_REFRESH: Final = _pattern(rf"refresh\s+materialized\s+view\s+{_NAME}(?:\s+(?P<kind>full|incremental))?\s*\Z")
 _EXPLAIN: Final = _pattern(rf"explain\s+materialized\s+view\s+{_NAME}\s*\Z")
 _ALTER: Final = _pattern(
     rf"alter\s+materialized\s+view\s+{_NAME}\s+"
@@ -75,6 +75,7 @@ class RefreshView:
 
     name: str
     full: bool = False
+    incremental: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,8 @@ def parse_view_statement(text: str) -> Statement | None:
     if verb[0] == "create":
         return _created(bare, is_replacing=len(verb) > 1)
     if verb[0] == "refresh" and (words := _REFRESH.match(bare)):
-        return RefreshView(_name(words), full=words["full"] is not None)
+        mode = (words["kind"] or "").lower()
+        return RefreshView(_name(words), full=mode == "full", incremental=mode == "incremental")
     if verb[0] == "explain" and (words := _EXPLAIN.match(bare)):
         return ExplainView(_name(words))
     if verb[0] == "alter" and (words := _ALTER.match(bare)):

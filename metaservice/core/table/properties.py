@@ -18,6 +18,7 @@ from metaservice.core.table.view_definition import (
     QUERY,
     SCHEDULE,
     SOURCES,
+    STRICT,
     SUSPENDED,
     is_failure,
     is_query,
@@ -354,6 +355,13 @@ PROPERTIES: Final = (
         is_fixed=True,
         form="JSON | empty: an ordinary table",
         is_form=is_sources,
+    ),
+    Property(
+        STRICT,
+        "false",
+        "Whether a refresh of a materialized view that can be incremental is never full because that is faster.",
+        is_fixed=True,
+        choices=("true", "false"),
     ),
     Property(
         SCHEDULE,

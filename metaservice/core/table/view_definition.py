@@ -3,6 +3,7 @@
 view.query      the query as it was written
 view.canonical  the same with every name resolved and every star expanded
 view.sources    {"shop.orders": {"id": "01936d…", "columns": {"day": 3}}}: the tables and columns that it reads
+view.strict     whether no refresh may be full by choice; it never changes, too
 
 The others can be altered:
 
@@ -24,10 +25,11 @@ QUERY: Final = "view.query"
 CANONICAL: Final = "view.canonical"
 SOURCES: Final = "view.sources"
 DEFINITION: Final = (QUERY, CANONICAL, SOURCES)
+STRICT: Final = "view.strict"
 SCHEDULE: Final = "view.schedule"
 SUSPENDED: Final = "view.suspended"
 FAILURE: Final = "view.failure"
-REFRESHES: Final = (SCHEDULE, SUSPENDED, FAILURE)
+REFRESHES: Final = (STRICT, SCHEDULE, SUSPENDED, FAILURE)
 SOURCES_MAX: Final = 32
 _TABLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 

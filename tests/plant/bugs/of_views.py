@@ -13,6 +13,7 @@ QUERIES = ("tests/views/test_queries.py",)
 SCHEDULES = "tests/views/test_schedules.py"
 SUBQUERIES = ("tests/views/test_subqueries.py",)
 WINDOWS = ("tests/views/test_windows.py",)
+COSTS = ("tests/views/test_costs.py",)
 TOTALS = ("tests/views/test_group_totals.py",)
 
 BUGS: Final = (
@@ -89,6 +90,18 @@ BUGS: Final = (
         "worker/views/windows.py",
         (("    terms += [exp.Ordered(", "    _ = [exp.Ordered("),),
         WINDOWS,
+    ),
+    Bug(
+        "a strict view is refreshed as a whole because that is faster",
+        "worker/views/refresh.py",
+        (("INCREMENTAL if incremental or definition.is_strict else", "INCREMENTAL if incremental else"),),
+        COSTS,
+    ),
+    Bug(
+        "a refresh of more changed rows says what one of fewer takes",
+        "worker/views/costs.py",
+        (("if part[0] <= changed)", "if True)"),),
+        COSTS,
     ),
     Bug(
         "a difference loses how often a row comes",
