@@ -36,7 +36,7 @@ SEARCHES = {"one in a thousand names": "77_", "a name that is not there": "nothi
 
 def load(folder: Path) -> tuple[str, int]:
     """A table of so many versions, and so many tables; the id of the first, and its newest version."""
-    versions, tables = scaled(VERSIONS, COMMITS_A_GROUP), scaled(TABLES)
+    versions, tables = scaled(VERSIONS, COMMITS_A_GROUP), scaled(TABLES) - 1
     with loader(folder) as loaded:
         table_id, newest = load_versions(loaded, versions)
         for number in range(tables):

@@ -165,11 +165,21 @@ def test_views_show_how_fresh_they_are_and_what_they_read(owned: Owned) -> None:
         lake.table("shop.prices_by_day").append([{"id": 2, "day": "b"}])
     page, text = owner.page("/views"), owner.read("/views")
     assert "behind 1 commit" in text
+    assert "1 view behind" in owner.read("/")
     assert "shop.prices_by_day +1" in text
     assert "EVERY 5 MINUTES" in text.upper()
     assert page.count('<rect class="view"') == 2
     assert page.count('<rect class="table"') == 1
     fields = {"form_token": owner.form_token("/views"), "action": "suspend"}
+    done = [owner.post(f"/views/{days_id}/{action}", fields) for action in ("refresh", "refresh", "verify")]
+    assert [each.headers["location"].partition("&")[0] for each in done] == [
+        "/views?notice=refreshed",
+        "/views?notice=fresh",
+        "/views?notice=holds",
+    ]
+    assert "shop.days has the rows of its query" in owner.read(done[2].headers["location"])
+    assert "shop.prices_by_day +1" not in owner.read("/views")
+    assert owner.post(f"/views/{owned.filled.items}/refresh", fields).status_code == 404
     assert owner.post(f"/views/{days_id}/schedule", fields).headers["location"] == "/views"
     assert "suspended" in owner.read("/views")
     assert owner.post(f"/views/{days_id}/schedule", fields | {"action": "resume"}).status_code == 303

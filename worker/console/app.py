@@ -29,6 +29,7 @@ from worker.console import (
     tables,
     timeline,
     versions,
+    view_work,
     views,
 )
 from worker.console.entrance import Access, Entrance
@@ -80,7 +81,9 @@ class Console:
             ("/tables/{table_id}/versions/{version}/restore", versions.restore),
             ("/tables/{table_id}/versions/{version}/tags", versions.tag),
             ("/tasks/{task_id}/cancel", table_services.cancel),
+            ("/views/{table_id}/refresh", view_work.refresh),
             ("/views/{table_id}/schedule", views.schedule),
+            ("/views/{table_id}/verify", view_work.verify),
         )
         return [
             *Entrance(self._access, self._rendered, self._failed).routes(),

@@ -13,6 +13,7 @@ from metaservice.client import MetaClient
 from protos.laketx.v1 import admin_pb2, catalog_pb2, maintenance_pb2, transaction_pb2
 from worker.console.charts import stacked_bars
 from worker.console.checks import Work, check_all, score
+from worker.console.consumers import kind_of
 from worker.console.visits import Shown, TableNames, Visit, allowed, taken
 
 TRANSACTIONS_MAX: Final = 2_000
@@ -51,6 +52,7 @@ class CursorBehind:
     table: catalog_pb2.Table
     name: str
     behind: int
+    is_view: bool  # it is the cursor of a materialized view
 
 
 def last_hour(transactions: Sequence[transaction_pb2.Transaction], now_us: int, *, is_whole: bool) -> LastHour:
@@ -74,6 +76,7 @@ def show(visit: Visit) -> Shown:
     ended = [each for each in newest if each.state not in (OPEN, 0)]
     tasks = next(client.list_task_pages(page_size=1))
     idle_ms, behind = cursors_behind(client)
+    cursors = [each for each in behind if not each.is_view]
     checks = check_all(status, work_of(client, ended, tasks, idle_ms), now_us)
     hour = last_hour(ended, now_us, is_whole=is_whole)
     bars, top = stacked_bars(hour.columns(now_us))
@@ -91,8 +94,9 @@ def show(visit: Visit) -> Shown:
         "lost": sum(hour.lost),
         "is_whole": hour.is_whole,
         "tasks": tasks,
-        "behind": behind[:BEHIND_MAX],
-        "behind_count": len(behind),
+        "behind": cursors[:BEHIND_MAX],
+        "behind_count": len(cursors),
+        "views_behind": len({each.name for each in behind if each.is_view}),
         "branch_count": len(branches),
         "more_branches": more_branches,
         "purge_count": None if purgeable is None else len(purgeable),
@@ -126,6 +130,7 @@ def cursors_behind(client: MetaClient) -> tuple[list[int], list[CursorBehind]]:
     for each in cursors:
         table = tables.table(each.table_id)
         if table is not None and table.head_version > each.version:
-            behind.append(CursorBehind(table, each.name, table.head_version - each.version))
+            is_view = kind_of(each) == "view"
+            behind.append(CursorBehind(table, each.name, table.head_version - each.version, is_view))
     behind.sort(key=lambda cursor: -cursor.behind)
     return [max(each.keep_ms - each.left_ms, 0) for each in cursors], behind

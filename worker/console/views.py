@@ -10,6 +10,7 @@ from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
+from metaservice.cli.find import TABLE_ID
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.console.lineage_graph import LineageGraph, draw_lineage
 from worker.console.rendering import path_text
@@ -72,6 +73,8 @@ def show(visit: Visit) -> Shown:
         "views": views,
         "lineage": lineage if views else LineageGraph([], [], 0, 0),
         "has_more": len(tables) > VIEWS_SHOWN,
+        "notice": visit.text("notice"),
+        "noticed": names[visit.text("view")] if TABLE_ID.fullmatch(visit.text("view")) else "",
         "now_us": visit.now_us,
     }
     return Shown("views.html", facts, live="/live/service")

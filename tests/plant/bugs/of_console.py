@@ -95,4 +95,10 @@ BUGS: Final = (
         (("contains, self._gate.reads(context)", "contains, None"),),
         own_tests=("tests/integration/test_rights.py", "-k", "betray"),
     ),
+    Bug(
+        "the console counts adopted files as wasted work",
+        CONSOLE + "races.py",
+        (("files[at] += 0 if each.adopted_by else each", "files[at] += each"),),
+        own_tests=("tests/console/test_parts.py", "-k", "wasted"),
+    ),
 )
