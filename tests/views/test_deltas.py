@@ -22,7 +22,7 @@ def random_pairs(seeds: range) -> Counter[object]:
 
 def test_random_differences_are_those_of_recomputation() -> None:
     counts = random_pairs(range(100))
-    assert counts[Work.LINEAR] > 1
+    assert counts[Work.LINEAR] > 0  # test_joins_of_two_changed_sides has more of them
     assert counts[Work.AFFECTED_KEYS] > 20
     assert counts[Work.INVERTIBLE] > 8
     assert counts["added"] > 8
