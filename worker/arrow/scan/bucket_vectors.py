@@ -154,10 +154,27 @@ def inlined_runs(files: Sequence[ScannedFile]) -> list[list[ScannedFile]]:
     newer = [scanned for scanned in files if scanned.data_version > oldest]
     newer.sort(key=lambda scanned: -scanned.data_version)
     runs = []
-    for alike, run in groupby(newer, _alike):
-        while group := list(islice(run, 1 if alike is None else INLINED_AT_ONCE)):
+    for kind, run in groupby(newer, _alike):
+        while group := list(islice(run, 1 if kind is None else INLINED_AT_ONCE)):
             runs.append(group)
     return runs + [[scanned] for scanned in files if scanned.data_version == oldest]
+
+
+def runs_together(files: Iterable[ScannedFile]) -> list[list[ScannedFile]]:
+    """The files, those together that can be read as one: inlined ones, also of different buckets, in no order."""
+    alone: list[list[ScannedFile]] = []
+    groups: dict[Hashable, list[ScannedFile]] = defaultdict(list)
+    for scanned in files:
+        kind = _alike(scanned)
+        if kind is None:
+            alone.append([scanned])
+        else:
+            groups[kind].append(scanned)
+    return alone + [
+        group[begin : begin + INLINED_AT_ONCE]
+        for group in groups.values()
+        for begin in range(0, len(group), INLINED_AT_ONCE)
+    ]
 
 
 def _alike(scanned: ScannedFile) -> Hashable:

@@ -20,7 +20,14 @@ import pyarrow as pa
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import Predicate, columns_in, conjuncts, expression
-from worker.arrow.scan.bucket_vectors import INLINED_AT_ONCE, as_one, by_bucket, hidden_rows, inlined_runs
+from worker.arrow.scan.bucket_vectors import (
+    INLINED_AT_ONCE,
+    as_one,
+    by_bucket,
+    hidden_rows,
+    inlined_runs,
+    runs_together,
+)
 from worker.arrow.scan.deleted_row_ids import with_hidden_ids
 from worker.arrow.scan.file_rows import InputFile, RowGroups, input_file, read_tables
 from worker.arrow.scan.inlined_rows import joined
@@ -99,16 +106,18 @@ class VersionRows:
         """The images and tombstones in these files, hidden or not, for which a condition on the key is true.
 
         They have `_op` and VERSION. The newest of a key in a partition is what it has there, so nothing else of its
-        bucket need be read.
+        bucket need be read. Inlined files are read together, and whole.
         """
 
-        def read(scanned: ScannedFile) -> Iterator[pa.Table]:
+        def read(run: list[ScannedFile]) -> Iterator[pa.Table]:
+            scanned = as_one(run)
             whole = FileToRead(self._input(scanned), is_current=self._is_current(scanned))
-            for rows in self.visible(whole, [*columns, OP], where, float("inf")):
-                versions = pa.array(np.full(len(rows), scanned.data_version, np.int64))
-                yield rows.select([*columns, OP]).append_column(VERSION, versions)
+            versions = np.repeat([each.data_version for each in run], [each.file.rows for each in run])
+            for rows in self.visible(whole, [*columns, OP], where if len(run) == 1 else None, float("inf")):
+                of_rows = versions if len(run) > 1 else np.full(len(rows), scanned.data_version, np.int64)
+                yield rows.select([*columns, OP]).append_column(VERSION, pa.array(of_rows, pa.int64()))
 
-        return in_parallel([partial(read, scanned) for scanned in files], self._threads(), 0)
+        return in_parallel([partial(read, run) for run in runs_together(files)], self._threads(), 0)
 
     def empty(self, columns: Sequence[str]) -> pa.Table:
         """No rows, with these columns."""
