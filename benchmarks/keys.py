@@ -16,14 +16,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from benchmarks.frame import Benchmark, scaled, scratch
+from benchmarks.keys_data import Rows
 from benchmarks.peers.environment import ensure_python, said
-from benchmarks.peers.upsert_keys import Rows, ducklake
 from benchmarks.words import NO_PEERS, chosen
 from laketx import Lake, Table, connect
+from tests.iceberg.readers import extension_of
 from worker.files.key_index import FOLDER
 from worker.services.key_indexes import KeyIndexKeeper
 
@@ -125,21 +128,43 @@ def beside(bench: Benchmark, lake: Lake, *, peers: bool) -> None:
     table = filled(lake, "beside", "table", rows, 1)
     count = rows.count // SHARE
     keeper = KeyIndexKeeper(lake, now_s=lambda: 0.0)
+    parts = [rows.some(count, moves=True) for _ in range(RUNS)]
     times = []
-    for _ in range(RUNS):
+    for part in parts:
         keeper.run_once()
-        part = rows.some(count, moves=True)
         times.append(seconds(lambda part=part: table.upsert(part)))  # type: ignore[misc]
     assert table.count() == rows.count
     found: dict[str, list[float]] = {}
     if peers:
         folder = Path(lake.warehouse).parent / "peers"
         folder.mkdir()
-        found["DuckLake MERGE"] = ducklake(folder, rows, count, RUNS)
+        given = [rows.all(), *parts]
+        files = [folder / f"{at}.parquet" for at in range(len(given))]
+        for path, part in zip(files, given, strict=True):
+            pq.write_table(part, path)
+        found["DuckLake MERGE"] = ducklake(folder, given)
         command = [str(ensure_python()), "-W", "ignore", "-m", "benchmarks.peers.upsert_keys", str(folder)]
-        found |= said([*command, str(rows.count), str(rows.partitions), str(count), str(RUNS)])
+        found |= said([*command, *map(str, files)])
     title = f"upsert {count:,} of {rows.count:,} keys in {rows.partitions:,} partitions, indexed"
     bench.add(title, times, unit="s", peers=found)
+
+
+def ducklake(folder: Path, given: list[pa.Table]) -> list[float]:
+    """Seconds of a MERGE of all but the first, which is the table's."""
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as lake:
+        lake.execute(f"LOAD '{extension_of('ducklake')}'")
+        lake.execute(f"ATTACH 'ducklake:{folder}/lake.ducklake' AS lake (DATA_PATH '{folder}/ducklake')")
+        lake.execute("CREATE TABLE lake.t (id BIGINT, day INT, amount DOUBLE)")
+        lake.execute("ALTER TABLE lake.t SET PARTITIONED BY (day)")
+        lake.register("given", given[0])
+        lake.execute("INSERT INTO lake.t SELECT * FROM given")
+        found = []
+        for part in given[1:]:
+            lake.register("given", part)
+            merge = "MERGE INTO lake.t USING given USING (id) WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
+            found.append(seconds(lambda merge=merge: lake.execute(merge)))  # type: ignore[misc]
+        assert lake.execute("SELECT count(*) FROM lake.t").fetchall() == [(len(given[0]),)]
+        return found
 
 
 GROUPS: Final = {"small": small, "large": large, "beside": beside}

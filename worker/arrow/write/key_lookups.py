@@ -30,7 +30,7 @@ from worker.commit.stages import Stage
 from worker.connection.table_view import TableView
 
 KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
-ROWS_TOGETHER: Final = 1 << 20
+BYTES_TOGETHER: Final = 64 << 20  # of rows that are compared with the keys at once
 
 
 def fitted_keys(keys: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
@@ -121,17 +121,19 @@ def _images_of(
     columns: Sequence[str],
 ) -> pa.Table:
     """The images and tombstones of the keys in these files. Files of many rows are joined together: most have few."""
-    keys_once, waiting = frame_of(keys).unique(), []
+    keys_once, waiting, size = frame_of(keys).unique(), [], 0
     parts = [
         reader.empty(columns)
         .append_column(OP, pa.array([], pa.int8()))
         .append_column(VERSION, pa.array([], pa.int64()))
     ]
     for rows in chain(reader.images(files, columns, near), [None]):
-        waiting += [] if rows is None else [rows]
-        if waiting and (rows is None or sum(map(len, waiting)) >= ROWS_TOGETHER):
+        if rows is not None:
+            waiting.append(rows)
+            size += rows.nbytes
+        if waiting and (rows is None or size >= BYTES_TOGETHER):
             parts.append(_among(pa.concat_tables(waiting), keys_once).cast(parts[0].schema))
-            waiting.clear()
+            waiting, size = [], 0
     return pa.concat_tables(parts)
 
 
