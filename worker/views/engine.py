@@ -47,7 +47,8 @@ class Engine:
     """
 
     def __init__(self) -> None:
-        self._session = _database().cursor()
+        self._from = _database()
+        self._session = self._from.cursor()
 
     def __enter__(self) -> Self:
         return self
@@ -66,6 +67,8 @@ class Engine:
         try:
             return self._session.execute(text).to_arrow_table()
         except duckdb.Error as error:
+            if isinstance(error, duckdb.InternalException | duckdb.FatalException) and _database() is self._from:
+                _database.cache_clear()  # it runs nothing any more: the next session has a new one
             raise InputError("VIEW_QUERY_FAILED", str(error).strip()) from error
 
     def keep(self, name: str, text: str) -> dict[str, str]:
