@@ -21,6 +21,7 @@ TRANSACTIONS: Final = "transactions"
 STAGED_FILES: Final = "staged_files"
 STAGED_BYTES: Final = "staged_bytes"
 PINS: Final = "pins"
+BRANCHES: Final = "branches"
 REQUESTS: Final = "requests"
 
 
@@ -42,6 +43,7 @@ DEFAULTS: Final[Mapping[str, Quota]] = {
     STAGED_FILES: Quota(4_000_000, 3_000_000),
     STAGED_BYTES: Quota(4 << 30, 3 << 30),
     PINS: Quota(limits.PINS_MAX, 8_000),
+    BRANCHES: Quota(limits.BRANCHES_MAX, 80_000),
     REQUESTS: Quota(100_000, 50_000),
 }
 SAYS: Final[Mapping[str, str]] = {
@@ -54,6 +56,7 @@ SAYS: Final[Mapping[str, str]] = {
     STAGED_FILES: "files staged by open transactions",
     STAGED_BYTES: "bytes of memory for files staged by open transactions",
     PINS: "pins",
+    BRANCHES: "branches",
     REQUESTS: "requests per second",
 }
 REASONS: Final[Mapping[str, str]] = {
@@ -66,6 +69,7 @@ REASONS: Final[Mapping[str, str]] = {
     STAGED_FILES: "TOO_MANY_STAGED_FILES",
     STAGED_BYTES: "TOO_MANY_STAGED_BYTES",
     PINS: "TOO_MANY_PINS",
+    BRANCHES: "TOO_MANY_BRANCHES",
     REQUESTS: "TOO_MANY_REQUESTS",
 }
 assert DEFAULTS.keys() == SAYS.keys() == REASONS.keys()

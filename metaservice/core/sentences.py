@@ -181,7 +181,6 @@ SENTENCES: Final[Mapping[str, str]] = {
     "TOKEN_EXPIRED": "the token has expired: get another one",
     "TOKEN_INVALID": "the token is not one that this service takes: get another one",
     "TOMBSTONES_INVALID": "only delta files have tombstones, at most as many as rows",
-    "TOO_MANY_BRANCHES": "the service has as many branches as it can hold: drop some",
     "TOO_MANY_CALLS": "all threads are in use: repeat the call later",
     "TOO_MANY_CURSORS": "the commit moves too many cursors: split it",
     "TOO_MANY_FEATURES": "the table would have too many features: turn some off",

@@ -136,7 +136,7 @@ def build_service(
     )
     pauses = StallDetector(decider, clocks, event)
     catalog = Catalog(decider, transactions, clocks)
-    branches = Branches(decider, transactions, clocks)
+    branches = Branches(decider, transactions, clocks, settings.quotas)
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room, settings.quotas)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event, uptime)
     guard = housekeeping.guard

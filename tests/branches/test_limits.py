@@ -9,6 +9,10 @@ import pytest
 
 from laketx import Lake, connect
 from metaservice.client import InvalidError, NotFoundError
+from metaservice.core import quotas
+from metaservice.core.errors import MetaError
+from metaservice.core.table.model import Principal
+from metaservice.service.branch.branches import BranchRequest
 from metaservice.shared.table_patterns import is_among
 from tests.branches.rig import DAY_MS, BranchRig, purge
 from tests.integration.service import service
@@ -107,3 +111,32 @@ def test_the_command_line(tmp_path: Path) -> None:
         lost = shell.run("versions", "bank.t@etl")
         assert (lost.code, "TABLE_NOT_ON_BRANCH" in lost.err) == (5, True)
         assert shell.run("branch", "create", "bad", "--tables", "*").code != 0
+
+
+def test_branches_are_a_quota_of_who_made_them() -> None:
+    rig = BranchRig()
+    rig.branches._quotas = {quotas.BRANCHES: quotas.Quota(3, 2)}
+
+    def make(name: str, who: str) -> str:
+        request = BranchRequest(rig.uuid(), name, "", 0, "", Principal(who, "tests"), b"branch")
+        try:
+            return rig.ask(lambda: rig.branches.create(request)).name
+        except MetaError as refusal:
+            return f"{refusal.reason} {refusal.facts.get('principal', 'all')}"
+
+    assert [make(name, "ana") for name in "abc"] == ["a", "b", "TOO_MANY_BRANCHES ana"]
+    rig.ask(lambda: rig.branches.extend("a", DAY_MS))
+    assert rig.merge("a", keep=True).is_done
+    assert rig.decider.state.usage.use(quotas.BRANCHES) == (2, {"ana": 2})
+    rig.crash()
+    rig.branches._quotas = {quotas.BRANCHES: quotas.Quota(3, 2)}
+    assert [make("c", "bob"), make("d", "bob"), make("d", "ana")] == [
+        "c",
+        "TOO_MANY_BRANCHES all",
+        "TOO_MANY_BRANCHES all",
+    ]
+    assert rig.merge("a").is_done
+    assert make("d", "ana") == "d"
+    for name in "bcd":
+        assert rig.drop(name)
+    assert rig.decider.state.usage.use(quotas.BRANCHES) == (0, {})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 
-from metaservice.core import limits
+from metaservice.core import limits, quotas
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.quotas import Quota
 from metaservice.core.table.branches import Branch, branch_of, check_branch_name, off_branch
 from metaservice.core.table.model import Principal
 from metaservice.service.branch.branched_names import BranchedName, BranchedNames
@@ -58,8 +60,15 @@ class BranchedTable:
 class Branches:
     """The use cases of branches and clones."""
 
-    def __init__(self, decider: Decider, transactions: Transactions, clocks: Clocks) -> None:
+    def __init__(
+        self,
+        decider: Decider,
+        transactions: Transactions,
+        clocks: Clocks,
+        limits_of: Mapping[str, Quota] = quotas.DEFAULTS,
+    ) -> None:
         self._decider = decider
+        self._quotas = limits_of
         self._transactions = transactions
         self._clocks = clocks
         self._look_ms = 0
@@ -79,8 +88,7 @@ class Branches:
         check_branch_name(request.name)
         self._transactions.check_room()
         parent = get_branch(state, request.parent) if request.parent else None
-        if len(state.branches) >= limits.BRANCHES_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_BRANCHES", most=limits.BRANCHES_MAX)
+        state.usage.check(self._quotas, quotas.BRANCHES, request.principal.name)
         state.need("branches")
         now_us = self._clocks.now_us()
         branch = Branch(
@@ -204,6 +212,8 @@ def tables_on(state: State, branch: Branch) -> list[TableState]:
 
 
 def put_branch(state: State, branch: Branch) -> None:
+    if branch.name not in state.branches:
+        state.usage.branch(branch.principal.name)
     state.branches[branch.name] = branch
     state.batch.put(keys.branch_key(branch.name), encode_branch(branch))
 
@@ -211,6 +221,7 @@ def put_branch(state: State, branch: Branch) -> None:
 def forget_branch(state: State, branch: Branch) -> None:
     state.named_views.forget(state.batch, branch)
     state.named_spaces.forget(state.batch, branch)
+    state.usage.branch(branch.principal.name, -1)
     del state.branches[branch.name]
     state.batch.delete(keys.branch_key(branch.name))
 

@@ -118,6 +118,7 @@ class State:
         for _, kept in cursor.scan(keys.BRANCHES, prefix_end(keys.BRANCHES)):
             branch = decode_branch(kept)
             self.branches[branch.name] = branch
+            self.usage.branch(branch.principal.name)
         named = list(cursor.scan(keys.NAMES, prefix_end(keys.NAMES)))
         plain = [raw_id for _, raw_id in named if raw_id not in self.forks]
         loaded = dict(zip(plain, load_tables(self.store, plain, decode), strict=True))

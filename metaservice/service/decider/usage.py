@@ -14,17 +14,17 @@ from metaservice.core.quotas import DEFAULTS, Quota
 from metaservice.core.table.model import Entry
 
 ENTRY_BYTES: Final = 512  # of one staged entry, beside its path and payload, which are held twice once they are stored
-COUNTED: Final = (quotas.TRANSACTIONS, quotas.PINS, quotas.STAGED_FILES, quotas.STAGED_BYTES)
+COUNTED: Final = (quotas.TRANSACTIONS, quotas.PINS, quotas.BRANCHES, quotas.STAGED_FILES, quotas.STAGED_BYTES)
 Count = Callable[[], tuple[int, Mapping[str, int]]]  # of all together, and by principal
 
 
 class Share:
     """The use of one principal; its fields are named as the quotas are."""
 
-    __slots__ = ("pins", "staged_bytes", "staged_files", "transactions")
+    __slots__ = ("branches", "pins", "staged_bytes", "staged_files", "transactions")
 
     def __init__(self) -> None:
-        self.transactions = self.pins = self.staged_files = self.staged_bytes = 0
+        self.transactions = self.pins = self.branches = self.staged_files = self.staged_bytes = 0
 
 
 class Usage:
@@ -45,7 +45,7 @@ class Usage:
         share, everybody = self.each.get(principal) or self._new(principal), self.all
         share.staged_files += files
         share.staged_bytes += size
-        if files < 0 and not (share.transactions or share.pins or share.staged_files):
+        if files < 0 and not (share.transactions or share.pins or share.branches or share.staged_files):
             del self.each[principal]  # it ended in the call that began it
         everybody.staged_files += files
         everybody.staged_bytes += size
@@ -55,7 +55,7 @@ class Usage:
         share = self.each.get(principal) or self._new(principal)
         share.transactions -= 1
         self.all.transactions -= 1
-        if not (share.transactions or share.pins or share.staged_files):
+        if not (share.transactions or share.pins or share.branches or share.staged_files):
             del self.each[principal]
 
     def pin(self, principal: str, count: int = 1) -> None:
@@ -63,7 +63,15 @@ class Usage:
         share = self.each.get(principal) or self._new(principal)
         share.pins += count
         self.all.pins += count
-        if not (share.transactions or share.pins or share.staged_files):
+        if not (share.transactions or share.pins or share.branches or share.staged_files):
+            del self.each[principal]
+
+    def branch(self, principal: str, count: int = 1) -> None:
+        """Counts branches; negative to remove them."""
+        share = self.each.get(principal) or self._new(principal)
+        share.branches += count
+        self.all.branches += count
+        if not (share.transactions or share.pins or share.branches or share.staged_files):
             del self.each[principal]
 
     def use(self, quota: str) -> tuple[int, dict[str, int]]:
