@@ -44,6 +44,22 @@ def test_files_of_a_dropped_branch_die_with_it_and_no_others() -> None:
     assert rig.on("days").list_files(1) == {kept}
 
 
+def test_files_of_a_table_that_was_dropped_on_a_branch_die_after_the_merge() -> None:
+    rig = BranchRig()
+    root = rig.table_id
+    (old,) = rig.insert("a")
+    rig.branch("b")
+    rig.on("days@b")
+    (own,) = rig.insert("b")
+    fork_id = rig.table_id
+    rig.ask(lambda: rig.catalog.drop(fork_id, validate_only=False))
+    assert rig.merge("b", keep=True).is_done
+    rig.pass_time(5 * DAY_MS)
+    assert purge(rig, root) == {old, own}
+    with pytest.raises(MetaError, match="RETENTION_OVER"):
+        rig.ask(lambda: rig.catalog.undrop(fork_id))
+
+
 def test_files_of_a_merged_branch_are_the_parents() -> None:
     rig = BranchRig()
     root = rig.table_id

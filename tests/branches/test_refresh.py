@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from laketx import Lake, MergeRefusedError, connect
-from metaservice.client import BlockedError, InvalidError, LakeTXError
+from metaservice.client import BlockedError, InvalidError
 from metaservice.core.errors import MetaError
 from metaservice.core.table.model import Operation
 from protos.laketx.v1 import read_pb2
@@ -120,8 +120,9 @@ def test_old_versions_of_the_branch_are_refused_in_words(lake: Lake) -> None:
     with pytest.raises(BlockedError) as caught:
         fork.refresh()
     assert (caught.value.reason, caught.value.facts["branch"]) == ("BRANCH_LEFT_ANEW", "ids")
-    with pytest.raises(LakeTXError):
+    with pytest.raises(BlockedError) as dropped:
         lake.client.undrop_table(fork.meta.table_id)
+    assert dropped.value.reason == "BRANCH_LEFT_ANEW"
     anew = branch.table("ids.t")
     assert anew.meta.table_id != fork.meta.table_id
     assert [anew.to_arrow(version=version).num_rows for version in range(3)] == [0, 1, 3]

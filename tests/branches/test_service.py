@@ -420,6 +420,9 @@ def test_the_command_line(tmp_path: Path) -> None:
         assert shell.run("branch", "drop", "etl", "--yes").code == 0
         assert shell.run("table", "clone", "shop.t", "shop.copy", "--version", "1").code == 0
         assert lake.table("shop.copy").to_arrow().num_rows == 2
+        lake.mark_warehouse()
+        run = shell.run("purge", "run", "shop.copy", "--warehouse", str(lake.warehouse), "--yes")
+        assert (run.code, "the files of shop.copy are in the folder of shop.t" in run.err) == (0, True), run.err
 
 
 def test_branches_and_forks_survive_a_kill(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
-from metaservice.cli.find import TABLE_ID, find_table
+from metaservice.cli.find import TABLE_ID, find_table, table_name
 from metaservice.cli.output import Session
 from metaservice.client import MetaClient
 from worker.base.errors import InputError
@@ -24,7 +24,7 @@ def run_purge(session: Session, table: str | None, warehouse: str | None, yes: b
     place = warehouse_of(session, warehouse)
     table_id = ""
     if table is not None:
-        table_id = table if TABLE_ID.fullmatch(table) else find_table(session.client, table).table_id
+        table_id = table if TABLE_ID.fullmatch(table) else _with_folder(session, table)
     with told():  # before anybody is asked
         check_warehouse(session.client, place)
     if not dry_run:
@@ -45,6 +45,15 @@ def run_purge(session: Session, table: str | None, warehouse: str | None, yes: b
         say_held(session, table_id)
     session.done(summary(report, would="would be " if dry_run else ""))
     return Exit.REFUSED if report.failed else Exit.DONE
+
+
+def _with_folder(session: Session, name: str) -> str:
+    """The table's id; says where its files are if its folder is another table's."""
+    table = find_table(session.client, name)
+    if table.folder_id not in ("", table.table_id):
+        owner = table_name(session.client, table.folder_id)
+        session.note(f"the files of {table.name} are in the folder of {owner}: purge that table to delete them")
+    return table.table_id
 
 
 def say_held(session: Session, table_id: str) -> None:

@@ -195,7 +195,7 @@ class BranchReplay:
 
     def drops(self, branch: Branch) -> list[Fork]:
         """The forks that were dropped on the branch."""
-        dropped = [fork for fork in self._state.forks.values() if fork.is_dropped and not fork.is_merged]
+        dropped = [fork for fork in self._state.forks.values() if fork.is_dropped]
         return [fork for fork in dropped if is_on(fork, branch)]
 
     def _new_table(

@@ -74,7 +74,6 @@ class Merging:
             fork_where_shown(state, lost, but=branch.name)
         for fork in drops:  # their names are free before tables that were made on the branch get them
             parent = self._replay.parent_of(fork)
-            state.put_fork(replace(fork, is_merged=True))
             if parent is not None:
                 self._transactions.drop_table(parent)
         names = merged.names or BranchedNames(state, branch)

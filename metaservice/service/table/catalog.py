@@ -9,7 +9,7 @@ from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.transaction import Txn, txn_time_ms
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.branches import check_direct, check_same_branch, unknown_branch
+from metaservice.core.table.branches import check_direct, check_same_branch
 from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
@@ -250,6 +250,9 @@ class Catalog:
                 drop_time_us=dropped.drop_us,
                 undrop_until_us=dropped.until_us,
             )
+        fork = state.forks.get(dropped.table.raw_id)
+        if fork is not None and fork.branch and not is_on(fork, get_branch(state, fork.branch)):
+            raise MetaError(ErrorKind.BLOCKED, "BRANCH_LEFT_ANEW", table_id=table_id, branch=fork.branch)
         check_free(state, name)
         if table_name_in(state, name) != name:  # its own is gone, and one of another case is there
             raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name.partition(".")[0])
@@ -257,8 +260,6 @@ class Catalog:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
         table = state.load_table(dropped.table.raw_id)
         if table.fork is not None:
-            if table.fork.branch and not is_on(table.fork, get_branch(state, table.fork.branch)):
-                raise unknown_branch(table.fork.branch)
             state.put_fork(replace(table.fork, is_dropped=False))
             table.fork = state.forks[table.raw_id]
         state.batch.delete(keys.dropped_key(table.raw_id))

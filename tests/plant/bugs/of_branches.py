@@ -314,6 +314,20 @@ BUGS: Final = (
         MARKS,
     ),
     Bug(
+        "files of a table that was dropped on a branch are taken for its parent's after the merge",
+        SERVICE + "branch/merging.py",
+        (
+            (
+                "            if parent is not None:\n                self._transactions",
+                (
+                    "            state.put_fork(replace(fork, is_merged=True))\n            if parent is not None:\n"
+                    "                self._transactions"
+                ),
+            ),
+        ),
+        PURGE,
+    ),
+    Bug(
         "a branch shows a view as its parent changed it later",
         SERVICE + "decider/name_book.py",
         (("if thing is not None and thing.since_us <= time_us:", "if thing is not None:"),),
