@@ -30,6 +30,7 @@ COMMITS_A_GROUP = 1_000
 COMPACTIONS_EVERY = 100  # of the commits, one is a table service's
 DAYS = 2_000
 RUNS = 7
+ROUNDS = 8
 FIRST_MS, NEXT_MS, SEARCH_MS, MEMORY_MIB = 500.0, 100.0, 100.0, 256.0
 SEARCHES = {"one in a thousand names": "77_", "a name that is not there": "nothing", "a part of all names": "orders"}
 
@@ -120,7 +121,7 @@ def add_memory(bench: Benchmark, served: Console, visitor: Visitor, service: Ser
         streams = [pages.enter_context(listening(served, visitor, path)) for path in paths[:WATCHERS]]
         for stream in streams:
             assert stream.status == 200
-        for number in range(40):
+        for number in range(ROUNDS):
             for each in (table_id, *table_ids):
                 txn_id = uuid7()
                 file = data_file(1, number)
