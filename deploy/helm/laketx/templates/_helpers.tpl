@@ -87,7 +87,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if and .Values.identity.admins (not (include "laketx.hasIdentity" .)) -}}
 {{- fail "identity.admins are known by what they show: set identity.tokens, identity.oidc or identity.clientCaSecretName" -}}
 {{- end -}}
-{{- $own := list "admins" "advertise" "backup-root" "backup-to" "data" "insecure" "listen" "metrics-listen" -}}
+{{- $own := list "admins" "advertise" "backup-root" "backup-to" "console" "console-server" "data" "insecure" "listen" "metrics-listen" -}}
 {{- $own = concat $own (list "oidc-audience" "oidc-groups-claim" "oidc-issuer" "oidc-name-claim" "store") -}}
 {{- $own = concat $own (list "tls-cert" "tls-client-ca" "tls-key" "tokens") -}}
 {{- range $option, $_ := .Values.service.settings -}}
@@ -262,4 +262,31 @@ capabilities:
 
 {{- define "laketx.icebergUrl" -}}
 {{ ternary "https" "http" (not (empty .Values.iceberg.tls.secretName)) }}://{{ include "laketx.name" . }}-iceberg.{{ .Release.Namespace }}.svc:{{ .Values.iceberg.port }}
+{{- end -}}
+
+{{- /* What `laketx console` would refuse at its start, or could not do. */ -}}
+{{- define "laketx.checkConsole" -}}
+{{- $missing := list -}}
+{{- if not .Values.console.tls.secretName -}}
+{{- $missing = append $missing "TLS (console.tls.secretName)" -}}
+{{- end -}}
+{{- if not (or .Values.identity.tokens .Values.identity.oidc.issuer) -}}
+{{- $missing = append $missing "a service that asks for tokens (identity.tokens or identity.oidc)" -}}
+{{- end -}}
+{{- if $missing -}}
+{{- fail (printf "the console is reached from other machines: it needs %s" (join " and " $missing)) -}}
+{{- end -}}
+{{- if .Values.identity.clientCaSecretName -}}
+{{- fail "the console shows the service tokens, and no certificate: it can't be used with identity.clientCaSecretName" -}}
+{{- end -}}
+{{- if and .Values.console.oidc.clientId (not .Values.identity.oidc.issuer) -}}
+{{- fail "console.oidc.clientId is of the provider that the service trusts: set identity.oidc" -}}
+{{- end -}}
+{{- if and .Values.console.oidc.clientSecretName (not .Values.console.oidc.clientId) -}}
+{{- fail "console.oidc.clientSecretName is the secret of a client: set console.oidc.clientId" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "laketx.consoleUrl" -}}
+{{ .Values.console.publicUrl | default (printf "https://%s-console.%s.svc:%v" (include "laketx.name" .) .Release.Namespace (int64 .Values.console.port)) }}
 {{- end -}}
