@@ -172,6 +172,7 @@ def test_a_logout_ends_the_session_and_leads_to_the_logout_of_the_provider(door:
     assert copied.status_code == 303
 
 
+@pytest.mark.long
 def test_a_token_is_renewed_before_it_is_over(door: Door) -> None:
     door.provider.lie(valid_s=12)
     visitor, _ = door.log_in()
@@ -273,6 +274,7 @@ def test_a_login_that_fails_is_said_in_words_and_the_next_one_works(door: Door) 
     assert door.log_in()[1].status_code == 200
 
 
+@pytest.mark.long
 def test_a_provider_that_can_not_be_used_is_said(door: Door) -> None:
     with console("--server", door.service.service.address, options=door.options) as served:
         away = Door(door.provider, door.service, served, door.options)
