@@ -264,6 +264,31 @@ def test_lists_of_tables_betray_no_name_that_is_hidden(lake: Guarded) -> None:
         assert (list(page.tables), page.next_page_token) == ([], "")
 
 
+@pytest.mark.parametrize("things", ["namespaces", "views"])
+def test_lists_of_namespaces_and_views_betray_no_name_that_is_hidden(lake: Guarded, things: str) -> None:
+    names = ("k_hidden_1", "k_seen_1", "k_hidden_2", "k_seen_2", "k_hidden_3")
+    for name in names:
+        lake.owner.call("CatalogService/CreateNamespace", name=name, request_id=new_uuid7(), if_not_exists=True)
+        if things == "views":
+            view = catalog_pb2.View(
+                name=f"{name}.v", text="SELECT 1", columns=[catalog_pb2.ViewColumn(name="a", type="int")]
+            )
+            lake.owner.call("CatalogService/PutView", view=view, request_id=new_uuid7())
+        if "seen" in name:
+            lake.grant("user:peer", "reader", namespace=name)
+    peer, method = lake.named("peer"), {"namespaces": "ListNamespaces", "views": "ListViews"}[things]
+    seen, token = [], ""
+    while True:
+        page = peer.call(f"CatalogService/{method}", page_size=1, page_token=token)
+        assert len(getattr(page, things)) == 1 or not page.next_page_token, "no page says that something is left out"
+        seen += [each.name for each in getattr(page, things)]
+        token = page.next_page_token
+        assert b"hidden" not in base64.urlsafe_b64decode(token.rpartition(".")[2])
+        if not token:
+            break
+    assert [name.partition(".")[0] for name in seen if name.startswith("k_")] == ["k_seen_1", "k_seen_2"]
+
+
 def test_roles_are_inherited_downwards(lake: Guarded) -> None:
     at = world(lake, "shop.below")
     lake.owner.call("CatalogService/CreateNamespace", name="other", request_id=new_uuid7())

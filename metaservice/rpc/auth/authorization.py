@@ -109,12 +109,18 @@ class Authorizer:
         return MetaError(error.kind, error.reason, **facts)
 
     def reads(self, context: grpc.ServicerContext) -> Callable[[str, str], bool] | None:
-        """Whether whoever makes this call may read a table, by its name and id; None: everybody may."""
+        """Whether whoever makes this call may read a table or a view, by its name and id; None: everybody may."""
+        caller = self._limited(context)
+        return None if caller is None else lambda name, table_id: caller.on_named(name, table_id) >= Role.READER
+
+    def sees_namespaces(self, context: grpc.ServicerContext) -> Callable[[str], bool] | None:
+        """Whether whoever makes this call may know of a namespace; None: everybody may."""
+        caller = self._limited(context)
+        return None if caller is None else caller.sees_namespace
+
+    def _limited(self, context: grpc.ServicerContext) -> Caller | None:
         who = self.identify("", context)
-        if who is ANYBODY:
-            return None
-        caller = self.caller(who)
-        return lambda name, table_id: caller.on_named(name, table_id) >= Role.READER
+        return None if who is ANYBODY else self.caller(who)
 
     def maker(self, context: grpc.ServicerContext) -> Maker:
         """Who makes something in this call."""

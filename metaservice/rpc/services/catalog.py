@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final, TypeVar
 from uuid import UUID
 
 from metaservice.core.access import Place
 from metaservice.core.errors import invalid
 from metaservice.core.table.branches import branch_of, on_branch
-from metaservice.core.table.meta import Namespace, TableMeta
+from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Principal
 from metaservice.rpc.auth.authorization import Maker
 from metaservice.rpc.auth.caller import namespace_of
@@ -25,6 +27,9 @@ from protos.laketx.v1 import catalog_pb2_grpc
 
 LIVE, DROPPED = b"n", b"d"
 UUID_BYTES = 16
+LISTED_AT_ONCE: Final = 1_000  # of which the caller may see few
+
+Listed = TypeVar("Listed", Namespace, View)
 
 
 class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
@@ -183,10 +188,14 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         after = bound_start(request.page_token, *filters)
         if after and not _is_name(after):
             raise invalid("PAGE_TOKEN_INVALID")
-        listing = self._calls.catalog.namespaces.list_all
-        found = self._ask(lambda: listing(request.branch, after.decode(), size))
+        listing, sees = self._calls.catalog.namespaces.list_all, self._gate.sees_namespaces(context)
+
+        def list_after(name: str, count: int) -> list[Namespace]:
+            return self._ask(lambda: listing(request.branch, name, count))
+
+        found = _visible(list_after, after.decode(), size, None if sees is None else lambda each: sees(each.name))
         shown = list(fitting(map(_namespace, found)))
-        names = [one.name for one in shown]
+        names = [each.name for each in shown]
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else names[-1].encode()
         return pb.ListNamespacesResponse(names=names, namespaces=shown, next_page_token=bound_token(place, *filters))
@@ -229,8 +238,12 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         after = bound_start(request.page_token, *filters)
         if after and not _is_name(after):
             raise invalid("PAGE_TOKEN_INVALID")
-        listing = self._calls.catalog.queries.list_all
-        found = self._ask(lambda: listing(namespace, branch, after.decode(), size))
+        listing, reads = self._calls.catalog.queries.list_all, self._gate.reads(context)
+
+        def list_after(name: str, count: int) -> list[View]:
+            return self._ask(lambda: listing(namespace, branch, name, count))
+
+        found = _visible(list_after, after.decode(), size, None if reads is None else lambda each: reads(each.name, ""))
         shown = list(fitting(map(wire_catalog.view_message, found)))
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else shown[-1].name.encode()
@@ -244,6 +257,22 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
     def DropView(self, request: pb.DropViewRequest, context: Context) -> pb.DropViewResponse:
         name = wire.table_name(request.name)
         return pb.DropViewResponse(dropped=self._ask(lambda: self._calls.catalog.queries.drop(name)))
+
+
+def _visible(
+    list_after: Callable[[str, int], list[Listed]], after: str, count: int, sees: Callable[[Listed], bool] | None
+) -> list[Listed]:
+    """The next ones that the caller may know of; fewer only at the end. So no token names any other one."""
+    if sees is None:
+        return list_after(after, count)
+    visible: list[Listed] = []
+    while len(visible) < count:
+        listed = list_after(after, LISTED_AT_ONCE)
+        visible += filter(sees, listed)
+        if len(listed) < LISTED_AT_ONCE:
+            break
+        after = listed[-1].name
+    return visible[:count]
 
 
 def _is_name(raw: bytes) -> bool:
