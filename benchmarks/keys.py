@@ -26,6 +26,7 @@ from benchmarks.keys_data import Rows
 from benchmarks.peers.environment import ensure_python, said
 from benchmarks.words import NO_PEERS, chosen
 from laketx import Lake, Table, connect
+from protos.laketx.v1 import catalog_pb2
 from tests.iceberg.readers import extension_of
 from worker.files.key_index import FOLDER
 from worker.services.key_indexes import KeyIndexKeeper
@@ -36,6 +37,7 @@ BESIDE: Final = Rows(1_000_000, 20)
 COUNTS: Final = (1, 1_000, 10_000)
 SHARE: Final = 10  # of the rows, one in so many is upserted into large tables
 RUNS: Final = 2
+SMALL_RUNS: Final = 5
 BYTES_MAX: Final = 12.0
 Scope = Literal["table", "partition"]
 
@@ -68,11 +70,18 @@ def get_one(table: Table, keys: np.ndarray) -> list[float]:
     return found
 
 
+class KeeperOfOne(KeyIndexKeeper):
+    """Keeps the index of the table `indexed` alone, so that the one beside it has none."""
+
+    def wants(self, meta: catalog_pb2.Table) -> bool:
+        return meta.name == "shop.indexed"
+
+
 def small(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - they are in another group
     rows = Rows(scaled(SMALL.count), SMALL.partitions)
     across = {"plain": filled(lake, "plain", "table", rows, 2), "indexed": filled(lake, "indexed", "table", rows, 2)}
     within = filled(lake, "within", "partition", rows, 2)
-    keeper = KeyIndexKeeper(lake, now_s=lambda: 0.0)
+    keeper = KeeperOfOne(lake, now_s=lambda: 0.0)
     added = 0
 
     def measured(table: Table, part: pa.Table) -> float:
@@ -83,7 +92,7 @@ def small(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
     for count in COUNTS:
         random: dict[str, list[float]] = {"plain": [], "indexed": [], "within": []}
         new: dict[str, list[float]] = {"plain": [], "indexed": [], "within": []}
-        for _ in range(RUNS):
+        for _ in range(SMALL_RUNS):
             for name, table in {**across, "within": within}.items():
                 random[name].append(measured(table, rows.some(count, moves=name != "within")))
                 new[name].append(measured(table, rows.new(count, added)))
@@ -95,6 +104,8 @@ def small(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
     keeper.run_once()
     plain = get_one(across["plain"], keys)
     bench.add("get one key, indexed", get_one(across["indexed"], keys), unit="ms", peers={"without the index": plain})
+    folders = {name: (Path(table.view.folder) / FOLDER).exists() for name, table in across.items()}
+    assert folders == {"plain": False, "indexed": True}
     for table in across.values():
         assert table.count() == rows.count + added
 

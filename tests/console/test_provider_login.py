@@ -191,9 +191,10 @@ def test_a_browser_goes_to_another_site_and_back_in_and_out(door: Door, tmp_path
     assert CHROMIUM is not None
     with browser(CHROMIUM, tmp_path) as chrome:
         chrome.open(f"{door.console.url}/tables?q=a")
-        chrome.wait("location.pathname === '/login'")
+        chrome.wait("location.pathname === '/login' && document.querySelector('a.button')")
         chrome.run("document.querySelector('a.button').click()")
         chrome.wait("location.pathname === '/tables' && location.search === '?q=a'")
+        chrome.wait("document.readyState === 'complete' && document.querySelector('.log-out button')")
         assert "ana" in chrome.run("document.querySelector('.user').textContent")
         assert chrome.run("document.cookie") == "", "no script can read a cookie"
         chrome.run("document.querySelector('.log-out button').click()")
