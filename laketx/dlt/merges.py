@@ -116,17 +116,24 @@ def replaced_whole(tables: Sequence[LoadedTable], rules: Rules, loaded: Mapping[
 def inserted_if_new(
     tables: Sequence[LoadedTable], rules: Rules, loaded: Mapping[str, pl.DataFrame], read: Read
 ) -> Changes:
-    """Rows are added if the table has none with their primary key; nested rows, if it has none with their row key."""
+    """Rows are added if the table has none with their primary key.
+
+    Nested rows are added if the table has none with their row key, and if their root row is there.
+    """
     root, nested = tables[0], tables[1:]
     if not rules.primary_key:
         raise MergeError(f"{root.name} has no primary key")
     rows = newest(loaded[root.name], rules)
     dead = rows.filter(_mark(rows, rules))
     rows = _living(rows, rules)
-    changes = {root.name: RowChange(_missing(rows, read(root.name, rules.primary_key), rules.primary_key))}
+    has_roots = root.row_key is not None and any(table.root_key is not None for table in nested)
+    old = read(root.name, [*rules.primary_key, *(_other(root.row_key, rules.primary_key) if has_roots else ())])
+    changes = {root.name: RowChange(_missing(rows, old, rules.primary_key))}
     for table in nested:
         given = loaded[table.name]
-        if not dead.is_empty() and not given.is_empty() and table.root_key is not None:
+        if has_roots and table.root_key is not None and not given.is_empty():
+            roots = [_values(part, root.row_key, table.root_key) for part in (changes[root.name].added, old)]
+            given = given.join(pl.concat(roots), on=table.root_key, how="semi")
             given = given.join(_values(dead, root.row_key, table.root_key), on=table.root_key, how="anti")
         key = [_row_key(table)]
         changes[table.name] = RowChange(_missing(_one_each(given, key[0]), read(table.name, key), key))

@@ -33,7 +33,7 @@ def main(folder: Path, runs: int) -> None:
     print("ready", flush=True)
     for _ in range(runs):
         if pipeline.has_pending_data:
-            pipeline.load()
+            pipeline.run()  # normalizes and loads what is left of an earlier run
         else:
             pipeline.run(numbers)
 
