@@ -269,10 +269,19 @@ def play_otel(python: Path, folder: Path) -> None:
         assert "otel_missing" not in (folder / "stderr.txt").read_text(encoding="utf-8")
 
 
+def play_dlt(python: Path, folder: Path) -> None:
+    """The pipeline of docs/dlt.md, and what it has loaded."""
+    folder.mkdir()
+    quiet = {"DLT_DATA_DIR": str(folder / "dlt"), "RUNTIME__DLTHUB_TELEMETRY": "false"}
+    done = run_in(python, folder, "-c", "\n".join(blocks("docs/dlt.md")), environment=quiet)
+    assert (done.returncode, done.stdout.split()) == (0, ["1", "2"]), done.stderr
+
+
 PLAYS: dict[str, Callable[[Path, Path], None]] = {
     "": play_none,
     "arrow": play_arrow,
     "views": play_views,
+    "dlt": play_dlt,
     "spark": play_spark,
     "iceberg": play_iceberg,
     "imports": play_imports,
