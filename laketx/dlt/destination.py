@@ -9,7 +9,7 @@ from dlt.common.destination.client import JobClientBase
 
 from laketx.dlt.configuration import LakeConfiguration
 
-NAME_MAX: Final = 128  # characters of a name; the service accepts more of them in fewer bytes
+NAME_MAX: Final = 128  # characters; dlt shortens longer names
 FILE_BYTES: Final = 128 * 1024 * 1024
 
 
