@@ -11,7 +11,6 @@ from laketx.merge_checks import CheckedLake, run_query
 from laketx.table import HistoryEntry, Table, history_entry
 from metaservice.client import LakeTXError, MetaClient, NotFoundError
 from metaservice.client.branch_diff import BranchedChanges, diff_branch, is_changed
-from metaservice.shared.table_patterns import is_among
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.errors import InputError
 from worker.base.values import moment_of
@@ -189,26 +188,8 @@ class Branch:
 
     def tables(self, namespace: str = "") -> list[str]:
         """Returns the names of the tables of the branch, in order."""
-        own = self._lake.client.get_branch(self.name).tables
-        if self.parent:
-            above = Branch(self._lake, self._lake.client.get_branch(self.parent).branch).tables(namespace)
-        else:
-            listed = self._in_lake(namespace)
-            forked = {table.parent_table_id for table in own}  # the parent's may have another name now
-            kept = [table for table in listed if table.table_id not in forked]
-            above = [table.name for table in kept if table.create_time_us <= self._meta.time_us]
-        above = [name for name in above if not self.limits or is_among(name, self.limits)]
-        dropped = {table.name for table in own if table.dropped}
-        added = {table.name for table in own if not table.dropped and _is_in(table.name, namespace)}
-        return sorted({name for name in above if name not in dropped} | added)
-
-    def _in_lake(self, namespace: str) -> list[catalog_pb2.Table]:
-        client = self._lake.client
-        try:
-            return list(client.list_tables(namespace=namespace))
-        except NotFoundError:
-            client.get_namespace(self.named(namespace))  # it may be the branch's alone
-            return []
+        listed = self._lake.client.list_tables(namespace=namespace, branch=self.name)
+        return [table.name.partition(AT)[0] for table in listed]
 
     def changed(self) -> list[catalog_pb2.BranchTable]:
         """Returns the tables that were changed, made or dropped on the branch, beside those of the parent."""
@@ -329,7 +310,3 @@ class Branch:
 
 def _conflicts(tables: Sequence[MergedTable]) -> str:
     return "; ".join(f"{table.name}: {table.conflict}" for table in tables if table.reason)
-
-
-def _is_in(name: str, namespace: str) -> bool:
-    return not namespace or name.lower().startswith(f"{namespace.lower()}.")

@@ -10,10 +10,21 @@ import click
 
 from metaservice.cli import columns
 from metaservice.cli.columns import EXAMPLE, read_columns
-from metaservice.cli.command import Command, command, group
+from metaservice.cli.command import BranchedCommand, Command, command, group
 from metaservice.cli.failures import CommandError, Exit, did_you_mean, usage_failure
 from metaservice.cli.find import GONE, TABLE_ID, find_table
-from metaservice.cli.kinds import COLUMN, DROPPED_TABLE, NAMESPACE, NEW_TABLE, PAIR, TABLE, VERSION, OneOf, whole
+from metaservice.cli.kinds import (
+    BRANCHED_NAMESPACE,
+    COLUMN,
+    DROPPED_TABLE,
+    MAIN,
+    NEW_TABLE,
+    PAIR,
+    TABLE,
+    VERSION,
+    OneOf,
+    whole,
+)
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import (
     PROFILES,
@@ -89,15 +100,20 @@ def run_clone(session: Session, table: str, name: str, version: int | None) -> N
     session.done(f"created table {made.name}: a clone of {found.name}@{made.head_version}", made)
 
 
-@command("list", GROUP)
-@click.option("--namespace", default="", type=NAMESPACE, help="Only tables of this namespace.")
+@command("list", GROUP, kind=BranchedCommand)
+@click.option("--namespace", default="", type=BRANCHED_NAMESPACE, help="Only tables of this namespace.")
 @click.option("--dropped", is_flag=True, help="List dropped tables that can be brought back.")
 def run_list(session: Session, namespace: str, dropped: bool) -> None:
     """List the tables, by name.
 
     laketx table list --namespace shop
+    laketx --branch etl table list
     """
-    found = session.client.list_tables(namespace=namespace, include_dropped=dropped)
+    name, _, branch = namespace.partition("@")
+    branch = branch if name else session.settings.branch
+    if branch.lower() == MAIN:
+        branch = ""
+    found = session.client.list_tables(namespace=name, branch=branch, include_dropped=dropped)
     if dropped:
         gone = [table for table in found if table.HasField("drop_time_us")]
         session.show_list(DROPPED_COLUMNS, gone, dropped_row)
@@ -114,7 +130,7 @@ def row(table: catalog_pb2.Table) -> Row:
         ", ".join(table.partition_columns) or "-",
         table.buckets or "-",
         table.profile,
-        table.table_id,
+        table.table_id or "-",
     )
 
 

@@ -5,11 +5,10 @@ held = branch_holds(client, client.get_branch("etl"))
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from metaservice.client.meta_client import MetaClient
-from metaservice.shared.table_patterns import is_among
 from protos.laketx.v1 import catalog_pb2
 
 
@@ -33,38 +32,35 @@ def branch_holds(client: MetaClient, shown: catalog_pb2.GetBranchResponse) -> li
 
 
 def _holds(client: MetaClient, shown: catalog_pb2.GetBranchResponse) -> Iterator[HeldFiles]:
-    dropped = {fork.parent_table_id for fork in shown.tables if fork.dropped}
-    names = {fork.parent_table_id: fork.name for fork in shown.tables}
-    lost = [fork for fork in shown.tables if fork.parent_table_id and not fork.HasField("parent_head_version")]
-    for fork in lost:
-        yield _held(fork.name, fork.base_version, _files(client, fork.table_id, fork.base_version))
-    for table in _parents_tables(client, shown.branch, names):
-        if table.table_id in dropped or table.create_time_us > shown.branch.time_us:
+    heads = _heads_of_parent(client, shown.branch.parent)
+    for fork in shown.tables:
+        if fork.parent_table_id and not fork.HasField("parent_head_version"):  # the parent has the table no more
+            yield _held(fork.name, fork.base_version, _files(client, fork.table_id, fork.base_version))
+    for name, table_id, left in _shown_of_parent(client, shown):
+        if heads.get(table_id, left) == left:
             continue
-        left = client.resolve_version(table.table_id, time_us=shown.branch.time_us).version
-        if left == table.head_version:
-            continue
-        before = _files(client, table.table_id, left)
-        for path in _files(client, table.table_id, table.head_version):
+        before = _files(client, table_id, left)
+        for path in _files(client, table_id, heads[table_id]):
             before.pop(path, None)
         if before:
-            name = names.get(table.table_id, table.name.partition("@")[0])  # the parent may have renamed it since
             yield _held(name, left, before)
 
 
-def _parents_tables(
-    client: MetaClient, branch: catalog_pb2.Branch, forked: Collection[str]
-) -> Iterator[catalog_pb2.Table]:
-    """Tables of the lake, or the forks of the parent branch: others are as the lake's were, which that one keeps."""
-    if branch.parent:
-        for fork in client.get_branch(branch.parent).tables:
-            if not fork.dropped:
-                yield client.get_table(table_id=fork.table_id)
-        return
-    for table in client.list_tables():
-        is_held = not branch.tables or is_among(table.name, branch.tables) or table.table_id in forked
-        if "@" not in table.name and is_held:
-            yield table
+def _shown_of_parent(client: MetaClient, shown: catalog_pb2.GetBranchResponse) -> Iterator[tuple[str, str, int]]:
+    """The tables of the parent that the branch shows: names on the branch, ids, and the version that it shows."""
+    for fork in shown.tables:
+        if fork.parent_table_id and not fork.dropped:
+            yield fork.name, fork.parent_table_id, fork.base_version
+    for table in client.list_tables(branch=shown.branch.name):
+        if table.parent_table_id:
+            yield table.name.partition("@")[0], table.parent_table_id, table.head_version
+
+
+def _heads_of_parent(client: MetaClient, parent: str) -> dict[str, int]:
+    """Newest versions, by id: of the lake, or of the forks of the parent branch, which keeps what others were."""
+    if parent:
+        return {fork.table_id: fork.head_version for fork in client.get_branch(parent).tables if not fork.dropped}
+    return {table.table_id: table.head_version for table in client.list_tables()}
 
 
 def _files(client: MetaClient, table_id: str, version: int) -> dict[str, int]:

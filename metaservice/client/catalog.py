@@ -166,29 +166,49 @@ class CatalogCalls(Caller):
         self,
         *,
         namespace: str = "",
+        branch: str = "",
         include_dropped: bool = False,
         with_imports: bool = False,
         page_size: int = PAGE_SIZE,
     ) -> Iterator[catalog_pb2.Table]:
         """Tables by name; dropped ones, which have a drop_time_us, come last.
 
+        With a branch those that it shows, named TABLE@BRANCH. One that nobody has looked at there has no table_id yet.
         `with_imports` sets `has_imports` of those with external files.
         """
+        if branch:
+            self._need(features.BRANCHES)
         request = catalog_pb2.ListTablesRequest(
-            page_size=page_size, namespace=namespace, include_dropped=include_dropped, with_imports=with_imports
+            page_size=page_size,
+            namespace=namespace,
+            branch=branch,
+            include_dropped=include_dropped,
+            with_imports=with_imports,
         )
         for page in self._pages(self._catalog.ListTables, request):
             yield from page.tables
 
     def list_table_page(
-        self, *, namespace: str = "", name_contains: str = "", page_size: int = PAGE_SIZE, page_token: str = ""
+        self,
+        *,
+        namespace: str = "",
+        branch: str = "",
+        name_contains: str = "",
+        page_size: int = PAGE_SIZE,
+        page_token: str = "",
     ) -> catalog_pb2.ListTablesResponse:
         """One page of tables, for callers that show pages: its token is for the next one.
 
         A service of an earlier release does not know `name_contains`, and answers all names.
         """
+        if branch:
+            self._need(features.BRANCHES)
         request = catalog_pb2.ListTablesRequest(
-            page_size=page_size, namespace=namespace, page_token=page_token, name_contains=name_contains
+            page_size=page_size,
+            namespace=namespace,
+            branch=branch,
+            page_token=page_token,
+            name_contains=name_contains,
         )
         return self._call(self._catalog.ListTables, request)
 

@@ -14,6 +14,7 @@ INLINED_ROWS: Final = "inlined_rows"
 COLUMN_DEFAULTS: Final = "column_defaults"
 VIEWS: Final = "views"
 VERSION_CONDITIONS: Final = "version_conditions"
+BRANCHES: Final = "branches"
 FORKS: Final = "forks"  # their files lie in the folder of another table
 KEY_LOOKUPS: Final = "key_lookups"  # each write that looked its keys up in all partitions says so itself
 READ: Final = (INLINED_ROWS, VERSION_CONDITIONS, FORKS)  # what this client's readers know

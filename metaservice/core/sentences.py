@@ -67,6 +67,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "DELETE_SET_UNREADABLE": "the bytes are not a 64-bit roaring bitmap: serialize it in the portable format",
     "DIFFERENCE_TOO_LARGE": "the difference is too large: plan fewer versions or partitions at a time",
     "DIGEST_TOO_LONG": "the digest is too long: send the digest, not the rows",
+    "DROPPED_ON_BRANCH": "lists of a branch have no dropped tables: list those of the lake, without a branch",
     "FEATURE_NOT_OFFERED": "the service keeps its store in an older format, without this: raise --store-format",
     "FEATURE_UNKNOWN": "this service doesn't know the feature: upgrade the service, or leave the feature out",
     "FILES_NOT_ALLOWED": "this operation adds no files: leave them out, or use another operation",

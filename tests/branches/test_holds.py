@@ -27,7 +27,10 @@ def test_files_that_the_parent_has_no_more_are_held(tmp_path: Path) -> None:
 
         for name in ("shop.emptied", "shop.dropped", "shop.same", "shop.grown", "other.t"):
             lake.create_table(name, "id bigint").append(ROWS)
+        brings = lake.branch("brings")
+        brings.create_table("shop.brought", "id bigint")
         lake.branch("all")
+        brings.merge()  # the branch "all" shows no such table
         lake.branch("some", tables=["other.*"])
         assert held("all") == {}
         lake.table("shop.emptied").append(ROWS)
@@ -44,6 +47,14 @@ def test_files_that_the_parent_has_no_more_are_held(tmp_path: Path) -> None:
         lake.branch("child", parent="all")
         lake.branch("all").table("shop.grown").truncate()
         assert held("child") == {"shop.grown": (1, 1)}
+        for given in (
+            ["--branch", "all", "table", "list"],
+            ["--branch", "child", "table", "list", "--namespace", "shop@all"],
+        ):
+            names = [line.split()[0].partition("@")[0] for line in shell.run(*given).lines()[1:]]
+            here = ["shop.dropped", "shop.emptied", "shop.grown", "shop.same"]
+            assert names == (here if "--namespace" in given else ["other.t", *here])
+        assert "DROPPED_ON_BRANCH" in shell.run("--branch", "all", "table", "list", "--dropped").err
         assert shell.run("branch", "show", "all", "--held").out.endswith("3 files of 3 tables, 1.1 KiB\n")
         listed = shell.run("pins", "list").lines()
         assert [line.split()[0] for line in listed[1:]] == ["all", "all", "other.*"]

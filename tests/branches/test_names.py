@@ -257,6 +257,11 @@ class World:
             assert all(one.name == on_branch(off_branch(one.name), branch) for one in listed)
             spaces = self.rig.ask(partial(self.rig.catalog.namespaces.list_all, branch, "", 100))
             assert {one.name: one.properties["user.v"] for one in spaces} == line.spaces, branch
+            if branch:
+                forks = len(state.forks)
+                tables = self.rig.catalog.tables.list_on_branch(get_branch(state, branch), "", "", 100)
+                assert {one.name for one in tables} == set(line.tables), branch
+                assert len(state.forks) == forks
             if self.chance.random() < 0.1:  # a look makes forks
                 shown = {one for one in ALL if find_table(state, on_branch(one, branch)) is not None}
                 assert shown == {one for one in line.tables if "." in one}, branch

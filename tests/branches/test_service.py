@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.request
 from collections.abc import Iterator
@@ -74,6 +75,36 @@ def test_a_table_on_a_branch_has_the_rights_of_its_parents(guards: Guarded) -> N
     assert merge(reader) == "ok"
 
 
+def test_lists_of_a_branch_name_what_a_caller_may_look_up(guards: Guarded) -> None:
+    owner, peer = guards.owner, guards.named("lister")
+    names = [f"shop.{name}" for name in ("l1_hidden", "l2_seen", "l3_hidden", "l4_seen", "l5_hidden")]
+    ids = {name: create(owner, name) for name in names}
+    owner.call("CatalogService/CreateBranch", request_id=new_uuid7(), name="lists")
+    for name in names[1::2]:
+        guards.grant("user:lister", "reader", table_id=ids[name])
+    forks = (("x-laketx-features", "forks"),)
+    guards.caller(guards.token("lister"), forks).call("CatalogService/GetTable", name="shop.l4_seen@lists")
+    guards.caller(guards.token("owner"), forks)
+    create(owner, "shop.l6_made@lists")
+    listed, token = list[catalog_pb2.Table](), ""
+    while not listed or token:
+        page = peer.call("CatalogService/ListTables", branch="LISTS", page_size=1, page_token=token)
+        assert len(page.tables) == 1 or not page.next_page_token
+        listed, token = [*listed, *page.tables], page.next_page_token
+        assert b"hidden" not in base64.urlsafe_b64decode(token.rpartition(".")[2])
+    assert [(one.name, bool(one.table_id), one.parent_table_id) for one in listed] == [
+        ("shop.l2_seen@lists", False, ids["shop.l2_seen"]),
+        ("shop.l4_seen@lists", True, ""),
+    ]
+    assert len(owner.call("CatalogService/ListTables", branch="lists", namespace="SHOP", name_contains="L").tables) == 6
+    assert peer.outcome("CatalogService/ListTables", branch="nowhere") == "BRANCH_UNKNOWN"
+    assert owner.outcome("CatalogService/ListTables", branch="lists", include_dropped=True) == "DROPPED_ON_BRANCH"
+    assert owner.outcome("CatalogService/ListTables", branch="lists", namespace="none") == "NAMESPACE_UNKNOWN"
+    token = owner.call("CatalogService/ListTables", branch="lists", page_size=1).next_page_token
+    assert owner.outcome("CatalogService/ListTables", page_token=token) == "PAGE_TOKEN_INVALID"
+    owner.call("CatalogService/DropBranch", name="lists")
+
+
 def merge(caller: Caller) -> str:
     return caller.outcome("CatalogService/MergeBranch", txn_id=new_uuid7(), name="rights", validate_only=False)
 
@@ -96,6 +127,18 @@ def test_names_that_no_branch_can_have(lake: Lake, name: str) -> None:
     with pytest.raises(InvalidError) as caught:
         lake.client.create_branch(name)
     assert caught.value.reason == "BRANCH_NAME_INVALID"
+
+
+def test_a_table_that_another_branch_brings_later_is_not_listed(lake: Lake) -> None:
+    lake.create_table("brought.before", "id bigint").append([{"id": 1}])
+    first = lake.branch("first")
+    first.create_table("brought.made", "id bigint")
+    second = lake.branch("second")
+    first.merge()
+    lake.rename_table("brought.before", "brought.renamed")
+    lake.create_table("brought.later", "id bigint")
+    assert second.tables("brought") == ["brought.before"]
+    lake.client.drop_branch("second")
 
 
 def test_calls_that_name_what_is_not_there(lake: Lake) -> None:

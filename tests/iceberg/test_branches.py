@@ -90,7 +90,10 @@ def test_a_branch_lists_its_tables(lake: Lake, server: Server) -> None:
     for name in ("kept", "dropped", "looked_at", "again"):
         lake.create_table(f"lists.{name}", "id bigint").append([{"id": 1}])
     lake.create_table("loose", "id bigint")
+    brings = lake.branch("brings")
+    brings.create_table("lists.brought", "id bigint")
     branch = lake.branch("listed")
+    brings.merge()
     lake.create_table("lists.later", "id bigint")
     child = lake.branch("child", parent="listed")
     branch.create_table("lists.made", "id bigint")
@@ -101,7 +104,7 @@ def test_a_branch_lists_its_tables(lake: Lake, server: Server) -> None:
     branch.create_table("lists.again", "id bigint")
     lake.drop_table("lists.looked_at")
     assert names(server, "listed", "lists") == ["again", "kept", "looked_at", "made"]
-    assert names(server, "", "lists") == ["again", "dropped", "kept", "later"]
+    assert names(server, "", "lists") == ["again", "brought", "dropped", "kept", "later"]
     assert {"loose", "made_loose"} <= set(names(server, "listed", "default"))
     assert "made_loose" not in names(server, "", "default")
     for name in names(server, "child", "lists"):

@@ -164,7 +164,7 @@ def test_a_listing_looks_at_tables_for_a_limited_time(lake: Lake, tmp_path: Path
 def test_tables_with_external_files_are_told_where_it_is_asked(lake: Lake, tmp_path: Path) -> None:
     table = lake.create_table("told.t", "id int, n int")
 
-    def told(**options: bool) -> list[bool]:
+    def told(**options: Any) -> list[bool]:
         return [one.has_imports for one in lake.client.list_tables(namespace="told", **options)]
 
     assert told(with_imports=True) == [False]

@@ -4,6 +4,7 @@ import base64
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -128,7 +129,7 @@ def test_tables_are_listed_by_a_part_of_their_name(client: MetaClient, stubs: St
         client.create_table(orders(f"{namespace}.{name}"))
     client.drop_table(client.get_table(f"{namespace}.orderly").table_id)
 
-    def listed(part: str, **more: bool) -> list[str]:
+    def listed(part: str, **more: Any) -> list[str]:
         names, token = [], ""
         while True:
             request = catalog_pb2.ListTablesRequest(

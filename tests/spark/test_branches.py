@@ -92,8 +92,11 @@ def test_a_session_on_a_branch(lake: Lake, sql: SparkSession) -> None:
     lake.create_table("shop.dropped", "id bigint, v bigint")
     for _ in range(2):  # the second is analysed with the look of the first
         sql.sql("INSERT INTO branched.shop.there VALUES (1, 1)")
+    brings = lake.branch("brings")
+    brings.create_table("shop.brought", "id bigint")
     lake.branch("first")
     lake.branch("other")
+    brings.merge()
     lake.create_table("shop.late", "id bigint, v bigint")
     with session_on(sql, "first"):
         sql.sql("INSERT INTO branched.shop.there VALUES (2, 2)")
@@ -112,7 +115,7 @@ def test_a_session_on_a_branch(lake: Lake, sql: SparkSession) -> None:
         sql.sql("DROP TABLE branched.shop.dropped")
         named = {row.tableName for row in sql.sql("SHOW TABLES IN branched.shop").collect()}
         assert {"there", "here"} <= named
-        assert not {"late", "dropped"} & named
+        assert not {"late", "dropped", "brought"} & named
         sql.sql("INSERT INTO branched.shop.there.branch_main SELECT id, v FROM branched.shop.there WHERE id = 3")
     assert ids(sql, "shop.there") == [(1, 1), (3, 3)]
     with session_on(sql, "main"):

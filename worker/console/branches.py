@@ -26,6 +26,7 @@ def show_all(visit: Visit) -> Shown:
 def show(visit: Visit) -> Shown:
     """A branch, and what a merge would do now. The preview changes nothing."""
     answer = visit.client.get_branch(visit.part("name"))
+    listed = visit.client.list_table_page(branch=answer.branch.name, page_size=TABLES_SHOWN)
     preview, denied = None, False
     if visit.text("preview"):
         try:
@@ -37,6 +38,8 @@ def show(visit: Visit) -> Shown:
         "tables": answer.tables[:TABLES_SHOWN],
         "names": answer.names,
         "what_changed": what_changed,
+        "others": [table for table in listed.tables if not table.table_id],
+        "has_more": bool(listed.next_page_token),
         "left_out": max(len(answer.tables) - TABLES_SHOWN, 0),
         "changed": sum(what_happened(table) != "unchanged" for table in answer.tables),
         "preview": preview,

@@ -113,6 +113,11 @@ class Authorizer:
         caller = self._limited(context)
         return None if caller is None else lambda name, table_id: caller.on_named(name, table_id) >= Role.READER
 
+    def reads_tables(self, context: grpc.ServicerContext) -> Callable[[str], bool] | None:
+        """The same of a table by its id; a table of a branch has the readers of the parent's."""
+        caller = self._limited(context)
+        return None if caller is None else caller.reads
+
     def sees_namespaces(self, context: grpc.ServicerContext) -> Callable[[str], bool] | None:
         """Whether whoever makes this call may know of a namespace; None: everybody may."""
         caller = self._limited(context)

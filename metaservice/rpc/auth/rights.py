@@ -241,7 +241,13 @@ def _keep(items: Any, keeps: Callable[[Any], bool]) -> None:
 
 
 def _shown_tables(caller: Caller, answer: Any) -> None:
-    _keep(answer.tables, lambda one: caller.on_named(one.name, one.table_id) >= READER)
+    _keep(answer.tables, lambda one: _sees_table(caller, one))
+
+
+def _sees_table(caller: Caller, one: Any) -> bool:
+    if branch_of(one.name):
+        return caller.reads(one.table_id or one.parent_table_id)
+    return caller.on_named(one.name, one.table_id) >= READER
 
 
 def _shown_namespaces(caller: Caller, answer: Any) -> None:

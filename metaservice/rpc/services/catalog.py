@@ -19,7 +19,9 @@ from metaservice.rpc.convert.paging import Room, bound_start, bound_token, fitti
 from metaservice.rpc.convert.wire_schema import column_messages
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.services.branches import BranchMethods
+from metaservice.service.decider.forking import get_branch
 from metaservice.service.decider.views import TableView
+from metaservice.service.table.branch_listing import ListedTable
 from metaservice.service.table.catalog import Mode
 from metaservice.service.table.listing import Dropped
 from protos.laketx.v1 import catalog_pb2 as pb
@@ -84,8 +86,11 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         size, namespace = page_size(request.page_size), request.namespace
         if namespace:
             wire_catalog.namespace_name(namespace)
-            self._ask(lambda: self._calls.catalog.namespaces.get(namespace))
+            whole = on_branch(namespace, request.branch)
+            self._ask(lambda: self._calls.catalog.namespaces.get(whole))
         contains = wire.text(request.name_contains, "name_contains", 256)
+        if request.branch:
+            return self._tables_on_branch(request, size, contains, context)
         filters = ("tables", namespace, str(request.include_dropped), *([contains] if contains else []))
         start = bound_start(request.page_token, *filters)
         kind, after = start[:1], start[1:]
@@ -97,8 +102,8 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
             live, following = self._calls.catalog.tables.list_live(
                 namespace, after.decode(), size, contains, self._gate.reads(context)
             )
-            imported = self._calls.reads.imported(one for _, one in live) if request.with_imports else set()
-            listed = (answers.table(one, has_imports=one.meta.table_id in imported) for _, one in live)
+            imported = self._calls.reads.imported(one for _, one in live) if request.with_imports else ()
+            listed = (answers.table(one, has_imports=one.raw_id in imported) for _, one in live)
             tables = list(fitting(listed, room))
             if len(tables) < len(live):
                 following, _ = live[len(tables) - 1]
@@ -117,6 +122,25 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
                 place = DROPPED + last if last else b""
             tables += shown
         return pb.ListTablesResponse(tables=tables, next_page_token=bound_token(place, *filters))
+
+    def _tables_on_branch(
+        self, request: pb.ListTablesRequest, size: int, contains: str, context: Context
+    ) -> pb.ListTablesResponse:
+        if request.include_dropped:
+            raise invalid("DROPPED_ON_BRANCH", branch=request.branch)
+        filters = ("tables", request.namespace, "on branch", request.branch, contains)
+        after = bound_start(request.page_token, *filters)
+        if after and not _is_name(after):
+            raise invalid("PAGE_TOKEN_INVALID")
+        branch = self._ask(lambda: get_branch(self._calls.decider.state, request.branch))
+        listed = self._calls.catalog.tables.list_on_branch(
+            branch, request.namespace, after.decode(), size, contains, self._gate.reads_tables(context)
+        )
+        imported = self._calls.reads.imported(table.view for table in listed) if request.with_imports else ()
+        shown = list(fitting(_listed(table, has_imports=table.view.raw_id in imported) for table in listed))
+        is_last = len(listed) < size and len(shown) == len(listed)
+        place = b"" if is_last else listed[len(shown) - 1].name.encode()
+        return pb.ListTablesResponse(tables=shown, next_page_token=bound_token(place, *filters))
 
     def ListSchemas(self, request: pb.ListSchemasRequest, context: Context) -> pb.ListSchemasResponse:
         table, size = (
@@ -285,6 +309,14 @@ def _is_place(kind: bytes, after: bytes) -> bool:
 
 def _namespace(one: Namespace) -> pb.Namespace:
     return pb.Namespace(name=one.name, properties=one.properties, create_time_us=one.create_time_us)
+
+
+def _listed(one: ListedTable, *, has_imports: bool) -> pb.Table:
+    message = answers.table(one.view, has_imports=has_imports)
+    if not message.table_id:
+        message.parent_table_id = one.parent_id
+        message.ClearField("definition")
+    return message
 
 
 def _dropped_table(one: Dropped) -> pb.Table:

@@ -51,10 +51,10 @@ class Reads:
         table = find_table(self._decider.state, name)
         return None if table is None else table.view()
 
-    def imported(self, tables: Iterable[TableView]) -> set[str]:
+    def imported(self, tables: Iterable[TableView]) -> set[bytes]:
         """The ids of those that have external files."""
         cursor = self._decider.state.records.cursor()
-        return {table.meta.table_id for table in tables if external_files.has_imports(cursor, table.raw_id)}
+        return {table.raw_id for table in tables if external_files.has_imports(cursor, table.raw_id)}
 
     def check_version(self, table: TableView, version: int | None) -> int:
         if version is None:

@@ -9,12 +9,13 @@ from itertools import islice
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.branches import branch_of
+from metaservice.core.table.branches import Branch, branch_of
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.properties import integer_property
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.views import TableView, of_fork
+from metaservice.service.table.branch_listing import BranchTables, ListedTable
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_table
@@ -63,6 +64,23 @@ class Tables:
         found = [(name, state.views.find_by_name(name)) for name in names]
         live = [(name, table) for name, table in found if table is not None]
         return live, names[-1] if len(names) == count else ""
+
+    def list_on_branch(
+        self,
+        branch: Branch,
+        namespace: str,
+        after: str,
+        count: int,
+        contains: str = "",
+        reads: Callable[[str], bool] | None = None,
+    ) -> list[ListedTable]:
+        """Tables of a branch by name; fewer only at the end. `reads` says whether the caller may know of one."""
+        prefix, part = f"{namespace.lower()}." if namespace else "", contains.lower()
+        tables = BranchTables(self._decider.state, branch)
+        names = (name for name in tables.names() if name > after)
+        fitting = (name for name in names if name.lower().startswith(prefix) and part in name.lower())
+        shown = filter(None, map(tables.find, fitting))
+        return list(islice((one for one in shown if reads is None or reads(one.known_id)), count))
 
     def _reads(self, reads: Reads, name: str) -> bool:
         table = self._decider.state.views.find_by_name(name)

@@ -170,8 +170,9 @@ class Table(_message.Message):
     RULES_FIELD_NUMBER: _builtins.int
     DEFINITION_FIELD_NUMBER: _builtins.int
     FOLDER_ID_FIELD_NUMBER: _builtins.int
+    PARENT_TABLE_ID_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
-    """Set by the server."""
+    """Set by the server. Empty in a list of a branch's tables: nobody has looked at the table there yet."""
     name: _builtins.str
     """"table" or "namespace.table"."""
     buckets: _builtins.int
@@ -202,6 +203,8 @@ class Table(_message.Message):
     """Set by the server for a fork, which is a table on a branch or a clone: the table in whose folder its files lie.
     Empty: in its own.
     """
+    parent_table_id: _builtins.str
+    """Set by the server in a list of a branch's tables, of one without table_id: the table that it is a version of."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
         """Columns."""
@@ -249,10 +252,11 @@ class Table(_message.Message):
         rules: Global___WriteRules | None = ...,
         definition: _builtins.str = ...,
         folder_id: _builtins.str = ...,
+        parent_table_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "drop_time_us", b"drop_time_us", "rules", b"rules", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "definition", b"definition", "drop_time_us", b"drop_time_us", "features", b"features", "folder_id", b"folder_id", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "definition", b"definition", "drop_time_us", b"drop_time_us", "features", b"features", "folder_id", b"folder_id", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "parent_table_id", b"parent_table_id", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drop_time_us: _TypeAlias = _typing.Literal["drop_time_us"]  # noqa: Y015
     _WhichOneofArgType__drop_time_us: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us"]  # noqa: Y015
@@ -572,6 +576,7 @@ class ListTablesRequest(_message.Message):
     INCLUDE_DROPPED_FIELD_NUMBER: _builtins.int
     WITH_IMPORTS_FIELD_NUMBER: _builtins.int
     NAME_CONTAINS_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """The most items to return; 0: 100."""
     page_token: _builtins.str
@@ -584,6 +589,10 @@ class ListTablesRequest(_message.Message):
     """Say of each table that is not dropped whether it has external files."""
     name_contains: _builtins.str
     """Only tables with this text in their name, case-insensitive. Services of earlier releases ignore it."""
+    branch: _builtins.str
+    """Only the tables that this branch shows, named TABLE@BRANCH. One that nobody has looked at there has no table_id yet:
+    look it up by its name. Not with include_dropped.
+    """
     def __init__(
         self,
         *,
@@ -593,10 +602,11 @@ class ListTablesRequest(_message.Message):
         include_dropped: _builtins.bool = ...,
         with_imports: _builtins.bool = ...,
         name_contains: _builtins.str = ...,
+        branch: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_dropped", b"include_dropped", "name_contains", b"name_contains", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "with_imports", b"with_imports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "include_dropped", b"include_dropped", "name_contains", b"name_contains", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "with_imports", b"with_imports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -351,6 +351,24 @@ BUGS: Final = (
         NAMES,
     ),
     Bug(
+        "a list of a branch has a table that a merge brought later",
+        SERVICE + "table/branch_listing.py",
+        (("meta.name.lower() == table.meta.name.lower()", "True"),),
+        NAMES,
+    ),
+    Bug(
+        "a list of a branch has a table that was dropped on it",
+        SERVICE + "table/branch_listing.py",
+        (("(fork is not None and fork.is_dropped) or there is not None", "there is not None"),),
+        NAMES,
+    ),
+    Bug(
+        "a page of a branch's tables goes on from a table that the caller may not know of",
+        SERVICE + "table/listing.py",
+        (("if reads is None or reads(one.known_id)), count)", "if one), count)"),),
+        (*OF_SERVICE, "-k", "lists_of_a_branch"),
+    ),
+    Bug(
         "a branch shows a tag of a version that it does not have",
         "metaservice/core/retention/branch_marks.py",
         ((" if tag.version <= base else None", ""),),

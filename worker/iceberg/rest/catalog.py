@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -14,11 +14,10 @@ from worker.connection.table_view import TableView
 from worker.iceberg.commits.properties import PREFIX
 from worker.iceberg.locations import location_of
 from worker.iceberg.metadata.facts import ShownFile
-from worker.iceberg.rest.branch_tables import BranchTables, ByName, by_name
 from worker.iceberg.rest.listing import Listings
 from worker.iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, NO_WAREHOUSE, THINGS, RestError, problem_of
 from worker.iceberg.rest.tables import Loaded, Tables
-from worker.iceberg.rest.warehouses import AT, IcebergWarehouse
+from worker.iceberg.rest.warehouses import AT, IcebergWarehouse, off_branch
 from worker.services.generated_files import FOLDER, folder_of
 
 NO_NAMESPACE_NAME: Final = "default"  # shows the tables that are in no namespace
@@ -90,38 +89,14 @@ class Catalog:
     def tables(self, namespace: str) -> list[str]:
         """The names of tables that can be shown."""
         self.namespace(namespace)
-        listed = list(self._metas(namespace))
-        if self.warehouse.branch:
-            return self._tables_on_branch(namespace, by_name(listed))
-        return sorted({last_part(one.name) for one in self._shown(listed)})
-
-    def _tables_on_branch(self, namespace: str, in_main: ByName) -> list[str]:
-        try:
-            found = BranchTables(self._lake.client, in_main).of(self.warehouse.branch)
-        except NotFoundError as error:
-            raise problem_of(error, NO_NAMESPACE) from error
-        listed = {one.table_id: name for name, one in found.items() if is_in(name, namespace)}
-        shown = {listed[one.table_id] for one in self._shown([one for one in found.values() if one.table_id in listed])}
-        for name in listed.values():
-            if name not in shown:  # what the lake has by now says nothing of what the branch has
-                with suppress(NotFoundError):
-                    own = self._lake.client.get_table(self.warehouse.named(name))
-                    shown |= {name for _ in self._shown([own])}
-        return sorted(map(last_part, shown))
-
-    def _shown(self, listed: Sequence[catalog_pb2.Table]) -> Sequence[catalog_pb2.Table]:
-        return self._listings.can_be_shown(self._lake, listed, self.form)
-
-    def _metas(self, namespace: str) -> Iterator[catalog_pb2.Table]:
+        branch = self.warehouse.branch
         if namespace == NO_NAMESPACE_NAME:
-            found = self._lake.client.list_tables(with_imports=True)
-            yield from (one for one in found if is_in(one.name, namespace))
-            return
-        try:
-            yield from self._lake.client.list_tables(namespace=namespace, with_imports=True)
-        except NotFoundError:
-            if not self.warehouse.branch:  # a namespace of a branch may be none of the lake
-                raise
+            found = self._lake.client.list_tables(branch=branch, with_imports=True)
+            listed = [one for one in found if is_in(one.name, namespace)]
+        else:
+            listed = list(self._lake.client.list_tables(namespace=namespace, branch=branch, with_imports=True))
+        shown = self._listings.can_be_shown(self._lake, listed, self.form)
+        return sorted({last_part(off_branch(one.name)) for one in shown})
 
     def view(self, namespace: str, name: str) -> TableView:
         """The table as it is now."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from metaservice.client import MetaServiceError
+from metaservice.client import MetaServiceError, NotFoundError
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.connection.lake_connection import Connection
@@ -43,6 +43,13 @@ class Listings:
             location_of(f"{lake.warehouse}/{meta.table_id}")
         except InputError:
             return False
+        if not meta.table_id:  # nobody has looked at it on the branch yet
+            if self._now_s() >= until_s or self._is_plain(lake, meta):
+                return True
+            try:
+                meta = lake.client.get_table(meta.name)
+            except NotFoundError:
+                return False
         version, is_shown = self._tables.verdict(meta.table_id)
         if version < meta.head_version and self._now_s() < until_s:
             with suppress(MetaServiceError):  # such as a table that is dropped by then: loading it says so
@@ -55,13 +62,14 @@ class Listings:
             return False
         if meta.schema_version == FIRST_SCHEMA:
             return True
-        version, is_plain = self._by_schema.get(meta.table_id, (0, False))
+        table_id = meta.table_id or meta.parent_table_id
+        version, is_plain = self._by_schema.get(table_id, (0, False))
         if version != meta.schema_version:
-            columns = [one.columns for one in lake.client.list_schemas(meta.table_id)]
-            is_plain = _agree(meta, columns)
+            schemas = [one for one in lake.client.list_schemas(table_id) if one.schema_version <= meta.schema_version]
+            is_plain = _agree(meta, [one.columns for one in schemas])
             if len(self._by_schema) >= REMEMBERED_MAX:
                 self._by_schema.clear()
-            self._by_schema[meta.table_id] = meta.schema_version, is_plain
+            self._by_schema[table_id] = meta.schema_version, is_plain
         return is_plain
 
     def _loads(self, lake: Connection, meta: catalog_pb2.Table, form: int) -> bool:

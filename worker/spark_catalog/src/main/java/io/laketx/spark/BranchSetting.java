@@ -3,18 +3,9 @@ package io.laketx.spark;
 import io.laketx.spark.define.Tables;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
-import io.laketx.v1.Branch;
-import io.laketx.v1.BranchTable;
-import io.laketx.v1.GetBranchRequest;
-import io.laketx.v1.GetBranchResponse;
-import io.laketx.v1.Table;
-import java.util.Collection;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.Set;
-import java.util.TreeMap;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.internal.SQLConf;
@@ -73,46 +64,10 @@ public final class BranchSetting {
   }
 
   /** The tables of the current branch by name, without its name; of one namespace, or of all if it is empty. */
-  Collection<String> tables(Service service, String namespace) {
-    return tables(service, namespace, current());
-  }
-
-  private static Collection<String> tables(Service service, String namespace, String branch) {
-    TreeMap<String, String> found = new TreeMap<>();
-    if (branch.isEmpty()) {
-      for (Table one : Tables.list(service, namespace, false)) found.put(one.getName(), one.getName());
-      return found.values();
-    }
-    GetBranchRequest request = GetBranchRequest.newBuilder().setName(branch).build();
-    GetBranchResponse answer = service.ask(stubs -> stubs.catalog().getBranch(request));
-    Branch shown = answer.getBranch();
-    if (shown.getParent().isEmpty()) {
-      Set<String> forked = new HashSet<>(); // the lake's tables may have another name now
-      for (BranchTable one : answer.getTablesList()) forked.add(one.getParentTableId());
-      for (Table one : inLake(service, namespace)) {
-        boolean isOlder = one.getCreateTimeUs() <= shown.getTimeUs();
-        if (isOlder && !forked.contains(one.getTableId())) found.put(one.getName(), one.getName());
-      }
-    } else {
-      for (String one : tables(service, namespace, shown.getParent())) found.put(one, one);
-    }
-    String prefix = namespace.toLowerCase(Locale.ROOT) + ".";
-    for (BranchTable one : answer.getTablesList()) {
-      boolean isIn = namespace.isEmpty() || one.getName().toLowerCase(Locale.ROOT).startsWith(prefix);
-      if (one.getDropped()) found.remove(one.getName());
-      else if (isIn) found.put(one.getName(), one.getName());
-    }
-    return found.values();
-  }
-
-  /** A namespace of a branch may be none of the lake. */
-  private static Collection<Table> inLake(Service service, String namespace) {
-    try {
-      return Tables.list(service, namespace, false);
-    } catch (LakeException error) {
-      if (error.reason().equals("NAMESPACE_UNKNOWN")) return List.of();
-      throw error;
-    }
+  List<String> tables(Service service, String namespace) {
+    return Tables.list(service, namespace, current(), false).stream()
+        .map(one -> TableNames.offBranch(one.getName()))
+        .toList();
   }
 
   /** The setting with which the query of a view names tables as the session does. */

@@ -67,10 +67,14 @@ public final class Tables {
         || error.kind() == ErrorKind.ERROR_KIND_INVALID;
   }
 
-  /** By name; of one namespace, or of all if it is empty. Dropped ones come last. */
-  public static List<Table> list(Service service, String namespace, boolean includeDropped) {
+  /** By name; of one namespace, or of all if it is empty; of a branch, or of the lake. Dropped ones come last. */
+  public static List<Table> list(Service service, String namespace, String branch, boolean includeDropped) {
     ListTablesRequest.Builder request =
-        ListTablesRequest.newBuilder().setPageSize(PAGE).setNamespace(namespace).setIncludeDropped(includeDropped);
+        ListTablesRequest.newBuilder()
+            .setPageSize(PAGE)
+            .setNamespace(namespace)
+            .setBranch(branch)
+            .setIncludeDropped(includeDropped);
     List<Table> found = new ArrayList<>();
     do {
       ListTablesRequest page = request.build();

@@ -86,7 +86,7 @@ final class Changing {
   private static List<InternalRow> undrop(Lake lake, Arguments given) {
     String name = lake.name(given);
     Table last =
-        Tables.list(lake.service(), "", true).stream()
+        Tables.list(lake.service(), "", "", true).stream()
             .filter(one -> one.hasDropTimeUs() && one.getName().equalsIgnoreCase(name))
             .max(Comparator.comparingLong(Table::getDropTimeUs))
             .orElseThrow(

@@ -55,7 +55,7 @@ record Lake(String catalog, Service service, BranchSetting branch) {
   /** Names by ids, of all tables. */
   Map<String, String> namesById() {
     Map<String, String> found = new HashMap<>();
-    for (Table one : Tables.list(service, "", true)) found.put(one.getTableId(), one.getName());
+    for (Table one : Tables.list(service, "", "", true)) found.put(one.getTableId(), one.getName());
     return found;
   }
 

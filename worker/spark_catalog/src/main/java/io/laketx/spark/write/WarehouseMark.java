@@ -110,7 +110,7 @@ final class WarehouseMark {
   /** Whether files of tables are here, and none of those looked at is missing. */
   private static boolean holdsFiles(Service service, String warehouse) throws IOException {
     int looked = 0;
-    for (Table one : Tables.list(service, "", false)) {
+    for (Table one : Tables.list(service, "", "", false)) {
       if (one.getHeadVersion() == 0 || looked == TABLES_LOOKED_AT) continue;
       Optional<DataFile> oldest = ownFile(service, one);
       if (oldest.isEmpty()) continue;
