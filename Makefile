@@ -4,7 +4,6 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
 unexport PYTHONDONTWRITEBYTECODE # tests start Python by the thousand: each would compile every module anew
 
 PYTHON ?= python3
@@ -12,10 +11,11 @@ SEEDS ?= 200
 MINUTES ?= 5
 SEED ?= 1
 PAIRS ?= 500
+WORKERS ?= 4
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-PYTEST := $(PY) -m pytest -n 2 --dist worksteal
+PYTEST := $(PY) -m pytest -n $(WORKERS) --dist worksteal # tests wait for processes for half of their time
 TYPED := $(wildcard laketx metaservice worker tests benchmarks examples tools)
 JAR_SOURCES := tools/spark_jar.py worker/spark_catalog/pom.xml $(wildcard protos/laketx/v1/*.proto) \
 	$(shell find worker/spark_catalog/src -type f)
@@ -100,7 +100,7 @@ format: setup ## format the code and apply the linter's safe fixes
 	@$(PY) -m ruff format .
 
 .PHONY: check-code
-check-code: setup ## format, lint, types and layers alone
+check-code: $(VENV)/.ready ## format, lint, types and layers alone
 	$(call step,format)
 	@$(PY) -m ruff format --check --quiet .  || { echo "\`make format\` mends it" >&2; exit 1; }
 	$(call step,lint)
@@ -111,7 +111,7 @@ check-code: setup ## format, lint, types and layers alone
 	@$(VENV)/bin/lint-imports --no-cache --no-logo
 
 .PHONY: check
-check: check-code ## format, lint, types, layers, generated code and documents: all as they should be
+check: check-code setup ## format, lint, types, layers, generated code and documents: all as they should be
 	$(call step,generated code is fresh)
 	@$(PY) -m tools.gen_protos --check
 	$(call step,documents are true)

@@ -58,6 +58,7 @@ def run_kafka(
             limits=BatchLimits(batch_rows, batch_bytes, batch_seconds),
             from_latest=begin == "latest",
             dead_letters=letters,
+            note=session.note,
         )
         try:
             with _stopped_by_signals(ingest):

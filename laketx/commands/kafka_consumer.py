@@ -7,6 +7,7 @@ process committed one of them in between, the commit loses, and this process beg
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,11 @@ POLL_S: Final = 0.2  # a signal is noticed after that time
 ATTEMPTS_MAX: Final = 50
 BACKOFF: Final = Backoff(base_s=0.02, longest_s=2.0)
 ANSWER_S: Final = 30.0
+FIRST_ANSWER_S: Final = 10.0
+AWAY: Final = (kafka.KafkaError._ALL_BROKERS_DOWN, kafka.KafkaError._RESOLVE, kafka.KafkaError._AUTHENTICATION)  # noqa: SLF001 - public names
+LOG: Final = logging.getLogger("laketx.kafka")  # librdkafka's: it repeats itself many times a second
+LOG.addHandler(logging.NullHandler())
+LOG.propagate = False
 
 Place: TypeAlias = tuple[str, int]  # a topic and the number of its partition
 
@@ -86,6 +92,7 @@ class KafkaIngest:
         limits: BatchLimits,
         from_latest: bool,
         dead_letters: DeadLetters | None,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
         form.check(table.meta)
         self.totals = Totals()
@@ -97,6 +104,9 @@ class KafkaIngest:
         self._limits = limits
         self._from_latest = from_latest
         self._dead_letters = dead_letters
+        self._note = note
+        self._is_away = False  # no broker answers
+        self._brokers = settings["bootstrap.servers"]
         self._committed: dict[Place, int | None] = {}  # of the partitions that are assigned
         self._ended: set[Place] = set()
         self._batch = Batch()
@@ -107,11 +117,13 @@ class KafkaIngest:
             "auto.offset.reset": "error",
             "group.protocol": "classic",  # all partitions are revoked and assigned together
             "partition.assignment.strategy": "range",
+            "error_cb": self._take_failure,
         }
-        self._consumer = kafka.Consumer({"client.id": "laketx", **settings, **own})
+        self._consumer = kafka.Consumer({"client.id": "laketx", **settings, **own}, logger=LOG)
 
     def run(self, *, until_end: bool, report: Callable[[Totals], None]) -> None:
         """Consume until `is_stopping` is set, or until the end of every assigned partition; commit what waits."""
+        self._check_topic()
         self._consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
         try:
             while not self.is_stopping:
@@ -127,11 +139,29 @@ class KafkaIngest:
         finally:
             self._consumer.close()
 
+    def _check_topic(self) -> None:
+        try:
+            topic = self._consumer.list_topics(self._topic, timeout=FIRST_ANSWER_S).topics[self._topic]
+        except kafka.KafkaException as error:
+            self._consumer.close()
+            text = f"no broker of {self._brokers} answers: {error.args[0].str()}"
+            raise InputError("KAFKA_UNREACHABLE", text) from error
+        if topic.error is not None:
+            self._consumer.close()
+            raise InputError("KAFKA_REFUSED", f"{self._topic}: {topic.error.str()}")
+
+    def _take_failure(self, error: kafka.KafkaError) -> None:
+        """Say once that the brokers are away; librdkafka connects again by itself."""
+        if error.code() in AWAY and not self._is_away:
+            self._is_away = True
+            self._note(f"waiting for the brokers {self._brokers}: {error.str()}")
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _take(self, message: kafka.Message | None) -> None:
         if message is None:
             return
+        self._is_away = False
         error = message.error()
         place = (str(message.topic()), int(message.partition() or 0))
         if error is not None:

@@ -18,6 +18,7 @@ import confluent_kafka as kafka
 import pytest
 
 from laketx import InputError, Lake, Table, connect
+from laketx.commands import kafka_consumer
 from laketx.commands.dead_letters import DeadLetterFile, DeadLetterTopic
 from laketx.commands.kafka_consumer import BatchLimits, KafkaIngest
 from laketx.commands.message_batches import MessageFormat
@@ -284,6 +285,32 @@ def test_messages_that_are_gone_are_not_skipped(lake: Lake, broker: Broker) -> N
     with pytest.raises(InputError, match=r"gone\[0\] no longer has offset 500") as error:
         follow(follower(broker, table, "gone"))
     assert error.value.reason == "OFFSET_LOST"
+
+
+def test_brokers_that_do_not_answer_are_named_once(
+    lake: Lake, broker: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """At the start they end it; later it waits. Lines of the client of Kafka, many a second, are left out."""
+    monkeypatch.setattr(kafka_consumer, "FIRST_ANSWER_S", 0.5)
+    table = lake.create_table("ingest_away", "id bigint")
+    notes: list[str] = []
+    ingest = KafkaIngest(
+        table,
+        {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"},
+        "away",
+        form=MessageFormat("json"),
+        limits=BatchLimits(1, 1, 1),
+        from_latest=False,
+        dead_letters=None,
+        note=notes.append,
+    )
+    with pytest.raises(InputError, match=r"no broker of 127\.0\.0\.1:1 answers") as error:
+        ingest.run(until_end=True, report=lambda _: None)
+    assert error.value.reason == "KAFKA_UNREACHABLE"
+    for _ in range(2):
+        ingest._take_failure(kafka.KafkaError(kafka.KafkaError._ALL_BROKERS_DOWN))
+    assert len([note for note in notes if note.startswith("waiting for the brokers 127.0.0.1:1: ")]) == 1
+    assert capfd.readouterr().err == ""
 
 
 def test_a_group_can_begin_at_the_end(lake: Lake, broker: Broker) -> None:

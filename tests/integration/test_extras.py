@@ -10,7 +10,9 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -277,11 +279,35 @@ def play_dlt(python: Path, folder: Path) -> None:
     assert (done.returncode, done.stdout.split()) == (0, ["1", "2"]), done.stderr
 
 
+def play_console(python: Path, folder: Path) -> None:
+    """The first command of docs/console.md, and an answer of the console."""
+    assert play(python, folder, ROWS) == "2\n"
+    command = [str(python), "-m", "metaservice.cli", "--folder", "lake", "console", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        address = re.search(r"http://[^/\s]+", running.stdout.readline())
+        try:
+            assert address is not None
+            with urlopen(f"{address.group()}/health", timeout=30) as answer:
+                assert answer.status == HTTPStatus.OK
+        finally:
+            running.terminate()
+
+
+def play_kafka(python: Path, folder: Path) -> None:
+    """The first command of docs/ingest.md, where no broker is."""
+    assert play(python, folder, ROWS) == "2\n"
+    words = "ingest kafka --brokers 127.0.0.1:1 --topic orders --table shop.orders"
+    assert "KAFKA_UNREACHABLE" in refusal(python, folder, "-m", "metaservice.cli", "--folder", "lake", *words.split())
+
+
 PLAYS: dict[str, Callable[[Path, Path], None]] = {
     "": play_none,
     "arrow": play_arrow,
     "views": play_views,
+    "kafka": play_kafka,
     "dlt": play_dlt,
+    "console": play_console,
     "spark": play_spark,
     "iceberg": play_iceberg,
     "imports": play_imports,
