@@ -10,11 +10,11 @@ import click
 
 from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.kinds import BRANCH, seconds
+from metaservice.cli.kinds import BRANCH, VERSION_MAX, seconds, whole
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, comment_option, dry_run_option, warehouse_option
 from metaservice.cli.plugins import later
-from metaservice.cli.values import duration_text, size_text, to_second
+from metaservice.cli.values import duration_text, size_text, to_second, when
 from metaservice.client.branch_diff import BranchedChanges, diff_branch
 from metaservice.client.branch_holds import HeldFiles, branch_holds
 from protos.laketx.v1 import catalog_pb2
@@ -58,6 +58,14 @@ DIFF_COLUMNS = (
     Column("columns", folds=True),
 )
 REFRESH_COLUMNS = (*MERGE_COLUMNS[:-1], Column("refresh", folds=True))
+EVENT_COLUMNS = (
+    Column("number", right=True),
+    Column("time (UTC)", rank=1),
+    Column("what"),
+    Column("branch"),
+    Column("parent", rank=2),
+    Column("by", rank=3),
+)
 
 GROUP = group("branch", "Make, merge and drop branches; their tables are named TABLE@BRANCH.")
 branch_argument = click.argument("name", metavar="BRANCH", type=BRANCH, help="Name of the branch.")
@@ -89,6 +97,21 @@ def run_list(session: Session) -> None:
     """
     now_us = session.now_us()
     session.show_list(COLUMNS, session.client.list_branches(), lambda branch: row(branch, now_us))
+
+
+@command("events", GROUP)
+@click.option("--after", type=whole(0, VERSION_MAX), default=0, help="Only events after the one of this number.")
+def run_events(session: Session, after: int) -> None:
+    """List what happened to branches: created, merged, refreshed, dropped, expired.
+
+    laketx branch events --after 41
+    """
+    session.show_list(EVENT_COLUMNS, session.client.list_branch_events(after=after), event_row)
+
+
+def event_row(event: catalog_pb2.BranchEvent) -> Row:
+    what = f"{event.kind}, and kept" if event.kept else event.kind
+    return event.number, when(event.time_us), what, event.branch, event.parent or "main", event.principal.name or "-"
 
 
 def row(branch: catalog_pb2.Branch, now_us: int) -> Row:

@@ -1,4 +1,4 @@
-"""Commits and conflicts as CloudEvents 1.0 in JSON."""
+"""Commits, conflicts and what happens to branches, as CloudEvents 1.0 in JSON."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from protos.laketx.v1 import catalog_pb2, read_pb2, transaction_pb2
 COMMIT: Final = "dev.laketx.commit"
 CONFLICT: Final = "dev.laketx.conflict"
 GAP: Final = "dev.laketx.gap"
+BRANCH: Final = "dev.laketx.branch"
 ONE: Final = "application/cloudevents+json"
 BATCH: Final = "application/cloudevents-batch+json"
 Event = dict[str, Any]
@@ -38,13 +39,25 @@ def gap_event(source: str, table: catalog_pb2.Table, first: int, last: int, reas
     return {**found, "data": {"from_version": first, "to_version": last, "reason": reason}}
 
 
+def branch_event(source: str, event: catalog_pb2.BranchEvent) -> Event:
+    """What happened to a branch, as `laketx branch events -o json` tells it."""
+    event_of_branch = _event(source, BRANCH, f"branches/{event.number}", event.time_us, event.branch)
+    return {**event_of_branch, "sequence": f"{event.number:019d}", "data": as_json(event)}
+
+
+def branch_gap_event(source: str, first: int, last: int, now_us: int) -> Event:
+    """Events of branches that can't be told any more."""
+    event_of_branch = _event(source, GAP, f"branches/{first}-{last}", now_us, "branches")
+    return {**event_of_branch, "data": {"from_number": first, "to_number": last, "reason": "RETIRED"}}
+
+
 def body_of(events: Sequence[Event], *, batched: bool) -> tuple[bytes, str]:
     """The body of a request in structured mode, and its content type."""
     document = list(events) if batched else events[0]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(), BATCH if batched else ONE
 
 
-def _event(source: str, kind: str, name: str, time_us: int, subject: str, table_id: str) -> Event:
+def _event(source: str, kind: str, name: str, time_us: int, subject: str, table_id: str = "") -> Event:
     return {
         "specversion": "1.0",
         "id": name,
@@ -53,5 +66,5 @@ def _event(source: str, kind: str, name: str, time_us: int, subject: str, table_
         "subject": subject,
         "time": datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "datacontenttype": "application/json",
-        "tableid": table_id,
+        **({"tableid": table_id} if table_id else {}),
     }

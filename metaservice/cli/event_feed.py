@@ -1,4 +1,4 @@
-"""What happens in the tables, as events: from each table's cursor in MetaService on, and from the last conflict told.
+"""What happens, as events: from each table's cursor in MetaService on, and from the last conflict and branch told.
 
 A cursor advances after its events were taken, so a killed process repeats some events and skips none. The service keeps
 everything after a cursor.
@@ -11,18 +11,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from metaservice.cli.cloud_events import Event, commit_event, conflict_event, gap_event
+from metaservice.cli.cloud_events import Event, branch_event, branch_gap_event, commit_event, conflict_event, gap_event
 from metaservice.cli.event_delivery import Sender
-from metaservice.client import MetaClient, MetaServiceError
+from metaservice.client import MetaClient, MetaServiceError, features
 from protos.laketx.v1 import admin_pb2, catalog_pb2, read_pb2, transaction_pb2
 
 COMMITS_A_TIME: Final = 200
 COMMITS_A_ROUND: Final = 1_000  # of one table, before the others have their turn
+BRANCH_EVENTS_A_ROUND: Final = 1_000
 ADVANCE_S: Final = 1.0  # a cursor advances no more often: each step is a job of the decider
 SCAN_S: Final = 5.0  # between two looks for conflicts
 SCAN_SHARE: Final = 20  # a look takes no more than this part of the time
@@ -40,9 +42,10 @@ class State:
     started_us: int
     floor_ms: int  # all transactions of older ids have ended, and were looked at
     told: dict[str, int] = field(default_factory=dict)  # conflicts with ids from the floor on
+    branches: int = 0  # the number of the last event of a branch that was told
 
     def write(self, path: Path) -> None:
-        text = json.dumps({"started_us": self.started_us, "floor_ms": self.floor_ms, "told": self.told})
+        text = json.dumps(asdict(self))
         beside = path.with_name(f"{path.name}.new")
         with beside.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -54,7 +57,8 @@ class State:
 def read_state(path: Path) -> State | None:
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
-        return State(int(found["started_us"]), int(found["floor_ms"]), dict(found["told"]))
+        branches = int(found.get("branches", 0))  # earlier releases told none
+        return State(int(found["started_us"]), int(found["floor_ms"]), dict(found["told"]), branches)
     except FileNotFoundError:
         return None
 
@@ -82,6 +86,7 @@ class Feed:
         from_start: bool,
         keep_ms: int,
         conflicts: bool,
+        branches: bool,
         note: Callable[[str], None],
         stopped: threading.Event,
     ) -> None:
@@ -93,6 +98,7 @@ class Feed:
         self._keep_ms = keep_ms
         self._touch_s = keep_ms / 4_000
         self._conflicts = conflicts
+        self._branches = branches and not patterns and client.offers(features.BRANCHES)
         self._note = note
         self._stopped = stopped
         status = client.get_status()
@@ -136,6 +142,8 @@ class Feed:
             except MetaServiceError as error:
                 if error.reason not in GONE:
                     raise
+        if self._branches:
+            self._tell_branches()
         if self._conflicts and time.monotonic() >= self._scan_at_s:
             self._scan()
         return self._sender.counts.delivered + self._sender.counts.dead > was
@@ -230,6 +238,23 @@ class Feed:
             elif error.reason not in GONE:
                 raise
         place.advanced_s = time.monotonic()
+
+    # ------------------------------------------------------------------------------------------------------ branches
+
+    def _tell_branches(self) -> None:
+        """The next ones. The file of the state has how far they were told."""
+        before = self._state.branches
+        happened = list(islice(self._client.list_branch_events(after=before), BRANCH_EVENTS_A_ROUND))
+        if not happened:
+            return
+        events = [branch_event(self._source, event) for event in happened if event.time_us >= self._state.started_us]
+        if before and happened[0].number > before + 1:
+            lost = before + 1, happened[0].number - 1
+            self._note(f"events {lost[0]} to {lost[1]} of branches are not there any more")
+            events.insert(0, branch_gap_event(self._source, *lost, happened[0].time_us))
+        if not events or self._sender.send(events):
+            self._state.branches = happened[-1].number
+            self._state.write(self._path)
 
     # ----------------------------------------------------------------------------------------------------- conflicts
 

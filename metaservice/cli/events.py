@@ -1,4 +1,4 @@
-"""`laketx events`: commits and conflicts to a webhook."""
+"""`laketx events`: commits, conflicts and what happens to branches to a webhook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AWAY_S: Final = 2.0
 KEEP_S: Final = 7 * 24 * 3_600
 KEEP_S_MAX: Final = 366 * 24 * 3_600
 
-GROUP = group("events", "Send commits and conflicts to other systems.")
+GROUP = group("events", "Send commits, conflicts and events of branches to other systems.")
 
 
 @command("serve", GROUP)
@@ -59,7 +59,8 @@ GROUP = group("events", "Send commits and conflicts to other systems.")
     default=float(KEEP_S),
     help="How long the service keeps unsent commits while this command does not run (default a week).",
 )
-@click.option("--no-conflicts", is_flag=True, help="Send only commits.")
+@click.option("--no-conflicts", is_flag=True, help="Send no conflicts.")
+@click.option("--no-branches", is_flag=True, help="Send nothing of branches; --tables leaves them out, too.")
 @click.option("--insecure", is_flag=True, help="Allow http to another machine.")
 @click.option("--once", is_flag=True, help="End when everything up to now was sent.")
 def run_serve(
@@ -77,10 +78,11 @@ def run_serve(
     dead_letters: str,
     keep_s: float,
     no_conflicts: bool,
+    no_branches: bool,
     insecure: bool,
     once: bool,
 ) -> None:
-    """Send commits and conflicts to a webhook as CloudEvents, each at least once.
+    """Send commits, conflicts and what happens to branches to a webhook as CloudEvents, each at least once.
 
     laketx events serve --to https://hooks.example.com/laketx --secret-file secret --tables 'shop.*'
     Commits of a table come in order. A repeated event has the same source and id. A cursor of each table stores the
@@ -99,6 +101,7 @@ def run_serve(
             from_start=from_start,
             keep_ms=round(keep_s * 1_000),
             conflicts=not no_conflicts,
+            branches=not no_branches,
             note=session.note,
             stopped=stopped,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from metaservice.client import features
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
@@ -59,6 +60,20 @@ class BranchCalls(Caller):
             branch.names.extend(page.names)
         return branch
 
+    def list_branch_events(self, *, after: int = 0, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.BranchEvent]:
+        """What happened to branches after the event of that number, up to now; 0: from the oldest one that is kept.
+
+        Numbers follow each other. Where some are missing, the service keeps these events no longer.
+        """
+        self._need(features.BRANCHES)
+        while True:
+            request = catalog_pb2.ListBranchEventsRequest(page_size=page_size, after=after)
+            page = self._call(self._catalog.ListBranchEvents, request)
+            yield from page.events
+            if not page.events or page.events[-1].number >= page.newest:
+                return
+            after = page.events[-1].number
+
     def extend_branch(self, name: str, keep_ms: int) -> catalog_pb2.Branch:
         """Sets how long from now a branch lives."""
         return self._call(
@@ -67,7 +82,7 @@ class BranchCalls(Caller):
 
     def drop_branch(self, name: str) -> catalog_pb2.DropBranchResponse:
         """Drops a branch with what was committed on it."""
-        return self._call(self._catalog.DropBranch, catalog_pb2.DropBranchRequest(name=name))
+        return self._call(self._catalog.DropBranch, catalog_pb2.DropBranchRequest(name=name, principal=self._principal))
 
     def merge_branch(
         self,

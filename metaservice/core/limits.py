@@ -113,6 +113,7 @@ TAGS_PER_TABLE_MAX: Final = 1_000
 BRANCHES_MAX: Final = 100_000
 BRANCH_KEEP_MS: Final = 7 * 24 * 3_600_000
 BRANCH_TABLES_MAX: Final = 100  # names and NAMESPACE.* that limit a branch
+BRANCH_EVENTS_KEPT: Final = 100_000
 BRANCH_LOOK_MS: Final = 1_000  # between two looks for branches whose time is over
 CURSORS_MAX: Final = 100_000
 CURSORS_PER_TABLE_MAX: Final = 100

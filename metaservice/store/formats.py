@@ -4,7 +4,7 @@ So a folder can go back to the release before as long as nothing new was used.
 
 1  everything that no other line names
 2  the rows of inlined files (n, i), views (v), default values of columns
-3  branches and clones (b, f, m, a), keys that are unique across partitions
+3  branches and clones (b, d, f, m, a, h), keys that are unique across partitions
 """
 
 from __future__ import annotations

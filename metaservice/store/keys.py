@@ -37,6 +37,7 @@ w place 0 grantee          role of a user or a group there
 k token                    service token, without its secret
 b name                     branch
 d kind branch name 0 until  what a name of a view or a namespace (kind v, E) stood for until then
+h number                   what happened to a branch
 f table                    fork: what the table has of another one
 m table partition bucket path          entry of its base that a fork took out, or whose file is the base's
 a table version            what a commit on a branch declared, for the merge
@@ -96,6 +97,7 @@ IMPORTS = b"x"
 BRANCHES = b"b"
 MEANINGS = b"d"
 FORKS = b"f"
+BRANCH_EVENTS = b"h"
 MASKS = b"m"
 DECLARED = b"a"
 
@@ -376,6 +378,10 @@ def cursor_key(table: bytes, name: str) -> bytes:
 
 def branch_key(name: str) -> bytes:
     return BRANCHES + name.encode()
+
+
+def branch_event_key(number: int) -> bytes:
+    return BRANCH_EVENTS + _Q.pack(number)
 
 
 def meanings_prefix(kind: bytes, branch: bytes = b"") -> bytes:

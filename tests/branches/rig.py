@@ -70,7 +70,7 @@ class BranchRig(Rig):
         return self.ask(lambda: self.refreshing.refresh(request))
 
     def drop(self, name: str) -> bool:
-        return self.ask(lambda: self.branches.drop(name))[0]
+        return self.ask(lambda: self.branches.drop(name, WHO))[0]
 
     def clone(self, table_id: str, name: str, version: int | None = None) -> str:
         clone_id = self.uuid()

@@ -193,12 +193,54 @@ def test_a_conflict_in_a_table_made_since_the_last_look_at_tables_is_told(
         sender = Sender(Target(url(found), SECRET), stopped, print, lambda: time.time_ns() // 1_000)
         feed = Feed(
             client, sender, tmp_path.name, ["just_*"], tmp_path / "state.json",
-            from_start=False, keep_ms=60_000, conflicts=True, note=print, stopped=stopped,
+            from_start=False, keep_ms=60_000, conflicts=True, branches=False, note=print, stopped=stopped,
         )  # fmt: skip
         client.then = happens
         feed.round()
         sender.close()
     assert [(each["id"], each["subject"]) for each in found.of("conflict")] == [(losers[0], f"just_made_{dropped}")]
+
+
+def test_what_happens_to_branches_is_told_from_the_last_event_on(
+    running: tuple[Service, Stubs], tmp_path: Path
+) -> None:
+    stopped, state = threading.Event(), tmp_path / "state.json"
+    with receiving() as found, MetaClient(running[0].address, principal="ann") as client:
+        sender = Sender(Target(url(found), SECRET), stopped, print, lambda: time.time_ns() // 1_000)
+
+        def told(*patterns: str) -> list[tuple[str, str, str]]:
+            """By a feed that begins anew, as after a kill."""
+            found.events.clear()
+            Feed(
+                client, sender, tmp_path.name, patterns, state,
+                from_start=False, keep_ms=60_000, conflicts=False, branches=True, note=print, stopped=stopped,
+            ).round()  # fmt: skip
+            return [(each["id"], each["subject"], each["data"]["kind"]) for each in found.of("branch")]
+
+        client.create_branch("before")
+        assert told() == []
+        client.create_branch("told", comment="why")
+        client.create_branch("below", parent="told")
+        client.refresh_branch("below", txn_id=(refresh := new_uuid7()))
+        client.merge_branch("below", keep=True)
+        client.merge_branch("below")
+        client.drop_branch("told")
+        client.create_branch("short", keep_ms=1_000)
+        assert told("some.*") == []
+        wait_until(lambda: not [one for one in client.list_branches() if one.name == "short"])
+        kinds = ["created", "created", "refreshed", "merged", "merged", "dropped", "created", "expired"]
+        assert [kind for _, _, kind in told()] == kinds
+        events = [each["data"] for each in found.of("branch")]
+        assert [each.get("kept", False) for each in events] == [False] * 3 + [True] + [False] * 4
+        assert events[2]["txn_id"] == refresh
+        assert (events[0]["comment"], events[1]["parent"]) == ("why", "told")
+        assert [each["principal"]["name"] for each in events[:-1]] == ["ann"] * 7
+        assert events[-1]["principal"]["name"] == ""
+        assert [int(each["number"]) for each in events] == list(range(2, 10)), "the first is before the feed began"
+        assert told() == []
+        client.drop_branch("before")
+        assert [kind for _, _, kind in told()] == ["dropped"]
+        sender.close()
 
 
 def test_nothing_is_lost_when_the_sender_is_killed(

@@ -288,6 +288,8 @@ def test_branches(client: Plain) -> None:
     assert len(client.create_branch("limited", tables=limited).tables) == 100
     assert len(client.extend_branch("limited", 60_000).tables) == 100
     assert client.count("ListBranches", lambda: list(client.list_branches(page_size=1_000))) > 1
+    events = client.count("ListBranchEvents", lambda: list(client.list_branch_events(page_size=1_000)))
+    assert events > 1
     table_ids = [new_table(client, f"branched{number}") for number in range(BRANCHED)]
     client.create_branch("wide")
     for number, table_id in enumerate(table_ids):

@@ -161,8 +161,9 @@ ELSEWHERE: Final = {  # what needs no role on a table, and what other tests look
     "ReadService/Watch", "TransactionService/ListTransactions", "TransactionService/Session",
     "CatalogService/ListTables", "CatalogService/GetNamespace", "CatalogService/ListNamespaces",
     "CatalogService/GetView", "CatalogService/ListViews", "CatalogService/RenameView", "CatalogService/DropView",
-    "CatalogService/ListBranches", "CatalogService/GetBranch", "CatalogService/ExtendBranch",
-    "CatalogService/DropBranch", "CatalogService/MergeBranch", "CatalogService/RefreshBranch",
+    "CatalogService/ListBranches", "CatalogService/ListBranchEvents", "CatalogService/GetBranch",
+    "CatalogService/ExtendBranch", "CatalogService/DropBranch", "CatalogService/MergeBranch",
+    "CatalogService/RefreshBranch",
     "MaintenanceService/ListTasks", "MaintenanceService/GetWarehouse", "AdminService/GetStatus",
     "AdminService/ListPins", "AccessService/WhoAmI",
 }  # fmt: skip

@@ -132,7 +132,7 @@ def create(world: World, name: str, parent: str) -> Request:
 
 
 def drop(world: World, name: str) -> Request:
-    return Request("drop", "", lambda: refusable(lambda: world.branches.drop(name)))
+    return Request("drop", "", lambda: refusable(lambda: world.branches.drop(name, WHO)))
 
 
 def merge(world: World, name: str, *, keep: bool) -> Request:

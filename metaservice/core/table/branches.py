@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
@@ -45,6 +46,30 @@ class Branch:
         if not self.has(off_branch(table_name)):
             facts = {"name": table_name, "branch": self.name, "tables": ", ".join(self.tables)}
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_NOT_ON_BRANCH", **facts)
+
+
+class BranchEventKind(StrEnum):
+    """What can happen to a branch."""
+
+    CREATED = "created"
+    MERGED = "merged"
+    REFRESHED = "refreshed"
+    DROPPED = "dropped"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class BranchEvent:
+    """Something that happened to a branch. A branch that was merged has ended, unless it was kept."""
+
+    kind: BranchEventKind
+    branch: str
+    parent: str
+    time_us: int
+    principal: Principal
+    comment: str
+    txn_id: str = ""
+    kept: bool = False
 
 
 def check_branch_name(name: str) -> str:

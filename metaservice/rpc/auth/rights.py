@@ -394,6 +394,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     ),
     f"{_CATALOG}CreateBranch": _on_service(WRITER),
     f"{_CATALOG}ListBranches": Right("any identity", _anyone),
+    f"{_CATALOG}ListBranchEvents": Right("any identity", _anyone),
     f"{_CATALOG}GetBranch": Right(
         "any identity: tables that it may not read are left out",
         _anyone,

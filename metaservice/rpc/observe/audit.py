@@ -85,6 +85,7 @@ READS: Final = frozenset(
         "CatalogService/GetNamespace",
         "CatalogService/GetTable",
         "CatalogService/GetView",
+        "CatalogService/ListBranchEvents",
         "CatalogService/ListBranches",
         "CatalogService/ListNamespaces",
         "CatalogService/ListSchemas",

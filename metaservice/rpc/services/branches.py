@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 
 from metaservice.core import limits
 from metaservice.core.access import Place
 from metaservice.core.errors import MetaError, invalid
-from metaservice.core.table.branches import Branch, branch_of
+from metaservice.core.table.branches import Branch, BranchEvent, branch_of
 from metaservice.rpc.auth.authorization import Authorizer, Maker
 from metaservice.rpc.auth.caller import namespace_of
 from metaservice.rpc.convert import answers, wire
@@ -68,6 +69,11 @@ class BranchMethods(Servicer):
         changed = [] if after else map(_name, names)
         return pb.GetBranchResponse(branch=_branch(branch), tables=shown, next_page_token=token, names=changed)
 
+    def ListBranchEvents(self, request: pb.ListBranchEventsRequest, context: Context) -> pb.ListBranchEventsResponse:
+        size, after = page_size(request.page_size), wire.version(request.after, "after")
+        events, newest = self._ask(lambda: self._calls.branches.list_events(after, size))
+        return pb.ListBranchEventsResponse(events=fitting(starmap(_event, events)), newest=newest)
+
     def ExtendBranch(self, request: pb.ExtendBranchRequest, context: Context) -> pb.ExtendBranchResponse:
         keep_ms = _keep_ms(request.keep_ms)
         return pb.ExtendBranchResponse(
@@ -75,7 +81,8 @@ class BranchMethods(Servicer):
         )
 
     def DropBranch(self, request: pb.DropBranchRequest, context: Context) -> pb.DropBranchResponse:
-        dropped, ended = self._ask(lambda: self._calls.branches.drop(request.name))
+        who = wire.principal(request.principal)
+        dropped, ended = self._ask(lambda: self._calls.branches.drop(request.name, who))
         return pb.DropBranchResponse(dropped=dropped, ended_transactions=ended)
 
     def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:
@@ -169,6 +176,20 @@ def _branch(branch: Branch) -> pb.Branch:
         comment=branch.comment,
         expire_time_us=branch.expire_us,
         tables=branch.tables,
+    )
+
+
+def _event(number: int, event: BranchEvent) -> pb.BranchEvent:
+    return pb.BranchEvent(
+        number=number,
+        kind=event.kind.value,
+        branch=event.branch,
+        parent=event.parent,
+        time_us=event.time_us,
+        principal=answers.principal(event.principal),
+        txn_id=event.txn_id,
+        kept=event.kept,
+        comment=event.comment,
     )
 
 

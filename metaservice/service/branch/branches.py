@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from heapq import nsmallest
+from typing import Final
 
 from metaservice.core import limits, quotas
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
-from metaservice.core.table.branches import Branch, branch_of, check_branch_name, off_branch
+from metaservice.core.table.branches import (
+    Branch,
+    BranchEvent,
+    BranchEventKind,
+    branch_of,
+    check_branch_name,
+    off_branch,
+)
 from metaservice.core.table.model import Principal
 from metaservice.service.branch.branched_names import BranchedName, BranchedNames
 from metaservice.service.commit.transactions import Transactions
@@ -23,6 +31,8 @@ from metaservice.service.decider.state import State
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
 from metaservice.store.records.branches import encode_branch
+
+NOBODY: Final = Principal("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,7 @@ class Branches:
             request.tables or (parent.tables if parent is not None else ()),
         )
         put_branch(state, branch)
+        note_event(state, BranchEventKind.CREATED, branch, branch.time_us, branch.principal)
         return branch
 
     def _instant(self, now_us: int) -> int:
@@ -141,14 +152,24 @@ class Branches:
         base = self._state.tables.get(base_id)
         return BranchedTable(name, table_id, base_id, fork.version, table.head, None if base is None else base.head)
 
+    def list_events(self, after: int, count: int) -> tuple[list[tuple[int, BranchEvent]], int]:
+        """What happened to branches after an event, by number; and the number of the newest one."""
+        state = self._state
+        state.flush()
+        book = state.branch_events
+        return book.list_after(state.store.cursor(), after, count), book.newest
+
     def extend(self, name: str, keep_ms: int) -> Branch:
         """Sets the time at which a branch ends by itself."""
         branch = replace(get_branch(self._state, name), expire_us=self._clocks.now_us() + keep_ms * 1000)
         put_branch(self._state, branch)
         return branch
 
-    def drop(self, name: str) -> tuple[bool, int]:
+    def drop(self, name: str, who: Principal) -> tuple[bool, int]:
         """Drops a branch; returns whether there was one, and how many open transactions ended with it."""
+        return self._end(name, BranchEventKind.DROPPED, who)
+
+    def _end(self, name: str, kind: BranchEventKind, who: Principal) -> tuple[bool, int]:
         state = self._state
         branch = state.branches.find(name)
         if branch is None:
@@ -160,6 +181,7 @@ class Branches:
         for table_id in forked:
             end_marks(state, table_id)
         forget_branch(state, branch)
+        note_event(state, kind, branch, self._clocks.now_us(), who)
         return True, ended
 
     def tick(self) -> None:
@@ -172,7 +194,7 @@ class Branches:
         state.named_spaces.prune(state.batch)
         for branch in list(state.branches.values()):
             if branch.expire_us and branch.expire_us <= now_us and self._is_idle(branch):
-                self.drop(branch.name)
+                self._end(branch.name, BranchEventKind.EXPIRED, NOBODY)
                 return
 
     def _is_idle(self, branch: Branch) -> bool:
@@ -224,6 +246,21 @@ def forget_branch(state: State, branch: Branch) -> None:
     state.usage.branch(branch.principal.name, -1)
     del state.branches[branch.name]
     state.batch.delete(keys.branch_key(branch.name))
+
+
+def note_event(
+    state: State,
+    kind: BranchEventKind,
+    branch: Branch,
+    time_us: int,
+    who: Principal,
+    txn_id: str = "",
+    *,
+    kept: bool = False,
+) -> None:
+    """Notes what happened, in the batch that does it."""
+    event = BranchEvent(kind, branch.name, branch.parent, time_us, who, branch.comment, txn_id, kept)
+    state.branch_events.add(event, state.batch)
 
 
 def check_childless(state: State, branch: Branch) -> None:

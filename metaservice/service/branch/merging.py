@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.table.branches import Branch
+from metaservice.core.table.branches import Branch, BranchEventKind
 from metaservice.core.table.model import TableCommit
 from metaservice.core.table.properties import MERGE_CHECKS, parse_checks, text_property
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReadsUnder, ReplayRequest
 from metaservice.service.branch.branched_names import BranchedNames
-from metaservice.service.branch.branches import forget_branch, put_branch
+from metaservice.service.branch.branches import forget_branch, note_event, put_branch
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
@@ -97,6 +97,9 @@ class Merging:
             put_branch(state, replace(branch, time_us=instant, expire_us=max(branch.expire_us, expire_us)))
         else:
             forget_branch(state, branch)
+        note_event(
+            state, BranchEventKind.MERGED, branch, max(merged.time_us, now_us), txn.principal, txn.txn_id, kept=keep
+        )
 
     def _end_forks(self, tables: Sequence[TableState], merged: Merged, now_us: int) -> None:
         """The parent's tables have what the forks had."""

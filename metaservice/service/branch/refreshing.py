@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from metaservice.core.commit.transaction import Txn
-from metaservice.core.table.branches import Branch, off_branch, on_branch
+from metaservice.core.table.branches import Branch, BranchEventKind, off_branch, on_branch
 from metaservice.core.table.model import TableCommit
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReadsUnder, ReplayRequest
-from metaservice.service.branch.branches import put_branch
+from metaservice.service.branch.branches import note_event, put_branch
 from metaservice.service.branch.replay import Replayed
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
@@ -102,6 +102,7 @@ class Refreshing:
         if refreshed.names is not None:
             refreshed.names.forget_unchanged()
         put_branch(state, later)
+        note_event(state, BranchEventKind.REFRESHED, later, later.time_us, txn.principal, txn.txn_id)
 
     def _give_marks(self, branch: Branch, moved: MovedMarks) -> None:
         """Puts the cursors that moved, and the tags, on the new fork."""

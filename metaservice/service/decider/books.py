@@ -1,4 +1,4 @@
-"""What a state holds beside its tables: pins, tags and cursors, grants and service tokens.
+"""What a state holds beside its tables: pins, tags and cursors, events of branches, grants and service tokens.
 
 The decider's thread changes it; any thread can read it.
 """
@@ -6,15 +6,18 @@ The decider's thread changes it; any thread can read it.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.access import Grants, Place, Token
 from metaservice.core.retention.kept import Pin
 from metaservice.core.retention.marks import Cursor, Tag
+from metaservice.core.table.branches import BranchEvent
 from metaservice.store import keys
 from metaservice.store.port import Batch, StoreCursor, prefix_end
 from metaservice.store.records.access import decode_grant, decode_token
+from metaservice.store.records.branches import decode_branch_event, encode_branch_event
 from metaservice.store.records.retention import decode_cursor, decode_pin, decode_tag
 
 NEVER_MS: Final = 2**62
@@ -142,6 +145,26 @@ class MarkBook:
             del self.tags[table_id, name]
         for name in list(self._cursors_of.pop(table_id, ())):
             self._let_go(self.cursors.pop((table_id, name)))
+
+
+class BranchEventBook:
+    """What happened to branches, numbered one after the other. The newest are kept; none is in memory."""
+
+    def __init__(self, cursor: StoreCursor) -> None:
+        last = next(iter(cursor.scan_back(keys.BRANCH_EVENTS, prefix_end(keys.BRANCH_EVENTS))), None)
+        self.newest = 0 if last is None else keys.decode_version(last[0][-8:])
+
+    def add(self, event: BranchEvent, batch: Batch) -> None:
+        self.newest += 1
+        batch.put(keys.branch_event_key(self.newest), encode_branch_event(event))
+        if self.newest > limits.BRANCH_EVENTS_KEPT:
+            batch.delete(keys.branch_event_key(self.newest - limits.BRANCH_EVENTS_KEPT))
+
+    def list_after(self, cursor: StoreCursor, number: int, count: int) -> list[tuple[int, BranchEvent]]:
+        """The next ones, oldest first. Earlier decisions have been flushed."""
+        start, end = keys.branch_event_key(number + 1), prefix_end(keys.BRANCH_EVENTS)
+        records = islice(cursor.scan(start, end), count)
+        return [(keys.decode_version(key[-8:]), decode_branch_event(raw)) for key, raw in records]
 
 
 class AccessBook:

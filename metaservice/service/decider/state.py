@@ -18,7 +18,7 @@ from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.staged_names import is_unborn
-from metaservice.service.decider.books import AccessBook, MarkBook, PinBook
+from metaservice.service.decider.books import AccessBook, BranchEventBook, MarkBook, PinBook
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.name_book import NAMESPACES, VIEWS, NameBook
 from metaservice.service.decider.names import AnyCase
@@ -92,6 +92,7 @@ class State:
         self.pins = PinBook(store.cursor())
         self.marks = MarkBook(store.cursor())
         self.access = AccessBook(store.cursor())
+        self.branch_events = BranchEventBook(store.cursor())
         self.tasks = TaskBook(store.cursor(), task_backoff_ms)
         self.usage = Usage()
         self.inlined_bytes = 0  # of all tables

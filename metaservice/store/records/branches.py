@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from metaservice.core.table.branches import Branch
+from metaservice.core.table.branches import Branch, BranchEvent, BranchEventKind
 from metaservice.core.table.model import Change, Operation, Principal, Read, Scope
 from protos.laketx.storage.v1 import records_pb2 as pb
 
@@ -114,6 +114,34 @@ def decode_fork(raw_id: bytes, raw: bytes) -> Fork:
         record.is_gone,
         record.successor,
         (record.successor_first, record.successor_last),
+    )
+
+
+def encode_branch_event(event: BranchEvent) -> bytes:
+    return pb.BranchEventRecord(
+        kind=event.kind.value,
+        branch=event.branch,
+        parent=event.parent,
+        time_us=event.time_us,
+        principal=event.principal.name,
+        client=event.principal.client,
+        txn_id=event.txn_id,
+        kept=event.kept,
+        comment=event.comment,
+    ).SerializeToString()
+
+
+def decode_branch_event(raw: bytes) -> BranchEvent:
+    record = pb.BranchEventRecord.FromString(raw)
+    return BranchEvent(
+        BranchEventKind(record.kind),
+        record.branch,
+        record.parent,
+        record.time_us,
+        Principal(record.principal, record.client),
+        record.comment,
+        record.txn_id,
+        record.kept,
     )
 
 

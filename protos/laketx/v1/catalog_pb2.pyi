@@ -1846,6 +1846,116 @@ class ListBranchesResponse(_message.Message):
 Global___ListBranchesResponse: _TypeAlias = ListBranchesResponse  # noqa: Y015
 
 @_typing.final
+class ListBranchEventsRequest(_message.Message):
+    """Request of ListBranchEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """The most events to return; 0: 100."""
+    after: _builtins.int
+    """The number of the last event that the caller has; 0: begin with the oldest one that is kept."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "page_size", b"page_size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBranchEventsRequest: _TypeAlias = ListBranchEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListBranchEventsResponse(_message.Message):
+    """Answer of ListBranchEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    NEWEST_FIELD_NUMBER: _builtins.int
+    newest: _builtins.int
+    """The number of the newest event; 0: there was none yet."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___BranchEvent]:
+        """The events."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___BranchEvent] | None = ...,
+        newest: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "newest", b"newest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBranchEventsResponse: _TypeAlias = ListBranchEventsResponse  # noqa: Y015
+
+@_typing.final
+class BranchEvent(_message.Message):
+    """Something that happened to a branch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
+    TIME_US_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Its number: each is one more than the one before. Where numbers are missing, events are kept no longer."""
+    kind: _builtins.str
+    """created, merged, refreshed, dropped or expired. A branch that was merged has ended, unless it was kept."""
+    branch: _builtins.str
+    """The branch."""
+    parent: _builtins.str
+    """The branch that it left; empty: the lake itself."""
+    time_us: _builtins.int
+    """When it happened."""
+    txn_id: _builtins.str
+    """The transaction of a merge or refresh."""
+    kept: _builtins.bool
+    """The merge kept the branch."""
+    comment: _builtins.str
+    """The comment of the branch."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """Who did it; empty of one that has expired."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        parent: _builtins.str = ...,
+        time_us: _builtins.int = ...,
+        principal: _common_pb2.Principal | None = ...,
+        txn_id: _builtins.str = ...,
+        kept: _builtins.bool = ...,
+        comment: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "comment", b"comment", "kept", b"kept", "kind", b"kind", "number", b"number", "parent", b"parent", "principal", b"principal", "time_us", b"time_us", "txn_id", b"txn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BranchEvent: _TypeAlias = BranchEvent  # noqa: Y015
+
+@_typing.final
 class GetBranchRequest(_message.Message):
     """Request of GetBranch."""
 
@@ -2010,16 +2120,22 @@ class DropBranchRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """The caller."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        principal: _common_pb2.Principal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "principal", b"principal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

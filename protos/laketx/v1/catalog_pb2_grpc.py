@@ -145,6 +145,11 @@ class CatalogServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.FromString,
                 _registered_method=True)
+        self.ListBranchEvents = channel.unary_unary(
+                '/laketx.v1.CatalogService/ListBranchEvents',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchEventsRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchEventsResponse.FromString,
+                _registered_method=True)
         self.MergeBranch = channel.unary_unary(
                 '/laketx.v1.CatalogService/MergeBranch',
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.MergeBranchRequest.SerializeToString,
@@ -320,6 +325,13 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListBranchEvents(self, request, context):
+        """Lists what happened to branches, oldest first, from a position on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def MergeBranch(self, request, context):
         """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all.
         """
@@ -453,6 +465,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.DropBranch,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.SerializeToString,
+            ),
+            'ListBranchEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBranchEvents,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchEventsRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchEventsResponse.SerializeToString,
             ),
             'MergeBranch': grpc.unary_unary_rpc_method_handler(
                     servicer.MergeBranch,
@@ -1065,6 +1082,33 @@ class CatalogService:
             '/laketx.v1.CatalogService/DropBranch',
             protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBranchEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/ListBranchEvents',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchEventsRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -77,6 +77,8 @@ class CatalogServiceStub:
     """Sets when a branch ends by itself."""
     DropBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropBranchRequest, _catalog_pb2.DropBranchResponse]
     """Drops a branch with what was committed on it."""
+    ListBranchEvents: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListBranchEventsRequest, _catalog_pb2.ListBranchEventsResponse]
+    """Lists what happened to branches, oldest first, from a position on."""
     MergeBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]
     """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
     RefreshBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.RefreshBranchRequest, _catalog_pb2.RefreshBranchResponse]
@@ -133,6 +135,8 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """Sets when a branch ends by itself."""
     DropBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropBranchRequest, _catalog_pb2.DropBranchResponse]  # type: ignore[assignment]
     """Drops a branch with what was committed on it."""
+    ListBranchEvents: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListBranchEventsRequest, _catalog_pb2.ListBranchEventsResponse]  # type: ignore[assignment]
+    """Lists what happened to branches, oldest first, from a position on."""
     MergeBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]  # type: ignore[assignment]
     """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
     RefreshBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.RefreshBranchRequest, _catalog_pb2.RefreshBranchResponse]  # type: ignore[assignment]
@@ -318,6 +322,14 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.DropBranchResponse, _abc.Awaitable[_catalog_pb2.DropBranchResponse]]:
         """Drops a branch with what was committed on it."""
+
+    @_abc_1.abstractmethod
+    def ListBranchEvents(
+        self,
+        request: _catalog_pb2.ListBranchEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.ListBranchEventsResponse, _abc.Awaitable[_catalog_pb2.ListBranchEventsResponse]]:
+        """Lists what happened to branches, oldest first, from a position on."""
 
     @_abc_1.abstractmethod
     def MergeBranch(

@@ -11,6 +11,7 @@ PURGE = ("tests/branches/test_purge.py",)
 HISTORIES = ("tests/branches/test_histories.py",)
 MARKS = ("tests/branches/test_marks.py",)
 NAMES = ("tests/branches/test_names.py",)
+EVENTS = ("tests/branches/test_branch_events.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
 MERGE_ALONE = ("tests/branches/test_only_by_merge.py",)
@@ -367,6 +368,27 @@ BUGS: Final = (
         SERVICE + "table/listing.py",
         (("if reads is None or reads(one.known_id)), count)", "if one), count)"),),
         (*OF_SERVICE, "-k", "lists_of_a_branch"),
+    ),
+    Bug(
+        "after a restart events of branches are numbered anew",
+        SERVICE + "decider/books.py",
+        (("0 if last is None else keys.decode_version(last[0][-8:])", "0"),),
+        EVENTS,
+    ),
+    Bug(
+        "a merge that is asked for again is told twice",
+        SERVICE + "branch/merging.py",
+        (
+            (
+                "        if done is not None:\n            return done\n",
+                (
+                    "        if done is not None:\n            lost = Branch(request.name, '', '', 0, request.principal, '', 0)"
+                    "\n            note_event(self._state, BranchEventKind.MERGED, lost, 0, who)"
+                    "\n            return done\n"
+                ),
+            ),
+        ),
+        EVENTS,
     ),
     Bug(
         "a branch shows a tag of a version that it does not have",

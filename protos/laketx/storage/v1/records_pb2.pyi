@@ -1437,6 +1437,60 @@ class BranchRecord(_message.Message):
 Global___BranchRecord: _TypeAlias = BranchRecord  # noqa: Y015
 
 @_typing.final
+class BranchEventRecord(_message.Message):
+    """Something that happened to a branch, at h NUMBER."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
+    TIME_US_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """created, merged, refreshed, dropped or expired."""
+    branch: _builtins.str
+    """The branch."""
+    parent: _builtins.str
+    """The branch that it left; empty: the lake itself."""
+    time_us: _builtins.int
+    """When."""
+    principal: _builtins.str
+    """The user; empty of one that has expired."""
+    client: _builtins.str
+    """The program."""
+    txn_id: _builtins.str
+    """The transaction of a merge or refresh."""
+    kept: _builtins.bool
+    """The merge kept the branch."""
+    comment: _builtins.str
+    """The comment of the branch."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        parent: _builtins.str = ...,
+        time_us: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        client: _builtins.str = ...,
+        txn_id: _builtins.str = ...,
+        kept: _builtins.bool = ...,
+        comment: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "client", b"client", "comment", b"comment", "kept", b"kept", "kind", b"kind", "parent", b"parent", "principal", b"principal", "time_us", b"time_us", "txn_id", b"txn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BranchEventRecord: _TypeAlias = BranchEventRecord  # noqa: Y015
+
+@_typing.final
 class MeaningRecord(_message.Message):
     """What the name of a view or a namespace stood for on a branch or in the lake until then, at d KIND BRANCH NAME 0 UNTIL."""
 
