@@ -1,4 +1,4 @@
-"""What a worker does beside the tasks of table services: it keeps derived files, and refreshes views."""
+"""What a worker does beside the tasks of table services: derived files, views, and periodic tasks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,33 @@ from worker.services.keepers import IDLE_S
 from worker.services.key_indexes import KeyIndexKeeper
 
 if TYPE_CHECKING:
+    from worker.periodic import scheduler
     from worker.services.compaction.daemon import Companion
     from worker.views import refresher
 else:
     refresher = LazyModule("worker.views.refresher")
+    scheduler = LazyModule("worker.periodic.scheduler")
 
 log = logging.getLogger("laketx.worker")
 
 
 def companions_of(
-    lake: Connection, *, vectors: bool = True, key_index: bool = True, views: bool = True, idle_s: float = IDLE_S
+    lake: Connection,
+    *,
+    vectors: bool = True,
+    key_index: bool = True,
+    views: bool = True,
+    periodic: bool = True,
+    idle_s: float = IDLE_S,
 ) -> list[Companion]:
-    """Return what runs beside a worker's tasks. Refreshes need the packages of laketx[views]."""
+    """Return what runs beside a worker's tasks. Refreshes and periodic tasks need the packages of laketx[views]."""
     companions: list[Companion] = [VectorKeeper(lake, idle_s=idle_s)] if vectors else []
     companions += [KeyIndexKeeper(lake, idle_s=idle_s)] if key_index else []
-    if views and all(importlib.util.find_spec(package) is not None for package in ("duckdb", "sqlglot")):
+    has_engine = all(importlib.util.find_spec(package) is not None for package in ("duckdb", "sqlglot"))
+    if views and has_engine:
         companions.append(refresher.ViewRefresher(lake))
-    elif views:
-        log.info("materialized views are not refreshed here: pip install 'laketx[views]'")
+    if periodic and has_engine:
+        companions.append(scheduler.TaskScheduler(lake))
+    if (views or periodic) and not has_engine:
+        log.info("views are not refreshed here, and periodic tasks are not run: pip install 'laketx[views]'")
     return companions

@@ -19,6 +19,7 @@ from laketx.branch import AT, Branch
 from laketx.column_definitions import columns_of_words
 from laketx.foreign_calls import OF_LAKES, KnowsForeignCalls, by_name
 from laketx.materialized_view import MaterializedView
+from laketx.periodic_task import PeriodicTasks
 from laketx.schema import Schema
 from laketx.table import Table
 from laketx.transaction import MultiTableTransaction
@@ -32,7 +33,6 @@ from worker.base.lazy_modules import LazyModule
 from worker.commit.conflict_policies import OnConflict, check_policy
 from worker.commit.transaction import run_writes
 from worker.commit.writes import Commit, app_version_of
-from worker.connection.lake_connection import Connection
 from worker.files.arrow_types import wire_columns
 from worker.files.external_paths import plain_path
 from worker.files.storage import s3_uri
@@ -60,12 +60,13 @@ CLIENT_NAME: Final = "laketx-worker"
 BUCKETS: Final = int(common_pb2.LIMIT_BUCKETS_UNNAMED)
 
 
-class Lake(KnowsForeignCalls, Connection):
+class Lake(KnowsForeignCalls, PeriodicTasks):
     """The tables of one service, made by `connect`. Threads can share a lake and its Spark session.
 
     create_table, table, tables, rename_table, drop_table, undrop_table,       tables
     import_parquet
     create_materialized_view, materialized_view, materialized_views            tables that are answers of queries
+    create_periodic_task, periodic_task, periodic_tasks                        statements that run by a schedule
     branch, branches, clone_table                                              changes apart, and their merge
     transaction                                                                writes to several tables, all or nothing
     as_catalog                                                                 the tables in the session's SQL

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from laketx.commands.ingest_declarations import INGEST
+from laketx.commands.periodic_declarations import PERIODIC
 from laketx.commands.view_declarations import VIEW
 from metaservice.cli.command import BranchedCommand, Group, command, group
 from metaservice.cli.kinds import FILE, PAIR, SOURCE_TABLE, TABLE, OneOf, whole
@@ -355,5 +356,6 @@ COMMANDS: Final = (
     run_fsck,
     run_console,
     VIEW,
+    PERIODIC,
     INGEST,
 )

@@ -24,13 +24,15 @@ from metaservice.cli.settings import SERVER
 from metaservice.client.credentials import with_scheme
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
+from worker.periodic.definitions import parse_task_definition
 from worker.services.commands import told, warehouse_of
 from worker.spark.catalog_jar import BRANCH_SETTING, CATALOG
 from worker.views.statements import parse_view_statement
 
 if TYPE_CHECKING:
-    from laketx.commands import view_statements
+    from laketx.commands import periodic_tasks, view_statements
 else:
+    periodic_tasks = LazyModule("laketx.commands.periodic_tasks")
     view_statements = LazyModule("laketx.commands.view_statements")
 
 MAIN: Final = "main"
@@ -157,7 +159,7 @@ class Shell:
         limit: int | None,
         lake: Lake | None = None,
     ) -> None:
-        """`lake` carries out the statements of materialized views; None: the session's catalog is of a server."""
+        """`lake` carries out the statements of views and tasks; None: the session's catalog is of a server."""
         self._session = session
         self._lake = lake
         self._spark = running
@@ -176,17 +178,24 @@ class Shell:
         self._session.note(f"{done} in {time.perf_counter() - started:.2f} s")
 
     def _frame(self, statement: str) -> DataFrame | None:
-        """The answer of Spark, or of Python to a statement of materialized views; None: it has no rows."""
-        parsed = parse_view_statement(statement)
-        if parsed is None:
+        """The answer of Spark, or of Python to a statement of views or periodic tasks; None: it has no rows."""
+        definition = parse_task_definition(statement)
+        parsed = parse_view_statement(statement) if definition is None else None
+        if definition is None and parsed is None:
             return self._spark.sql(statement)
         if self._lake is None:
-            raise InputError("VIEW_STATEMENT_INVALID", "the server's Spark has no views' engine: use laketx view")
+            raise InputError(
+                "VIEW_STATEMENT_INVALID", "the server's Spark has no views' engine: use laketx view or laketx periodic"
+            )
         if self._spark.conf.get(BRANCH_SETTING, "") not in ("", MAIN):
             raise InputError(
-                "VIEW_ON_BRANCH", f"materialized views are not branched: SET {BRANCH_SETTING} = {MAIN} first"
+                "VIEW_ON_BRANCH", f"views and periodic tasks are not branched: SET {BRANCH_SETTING} = {MAIN} first"
             )
-        answer = view_statements.carry_out(self._lake, parsed, self._whole_name)
+        if definition is not None:
+            answer = periodic_tasks.carry_out(self._lake, definition, self._whole_name)
+        else:
+            assert parsed is not None
+            answer = view_statements.carry_out(self._lake, parsed, self._whole_name)
         return self._spark.createDataFrame(list(answer.rows), answer.columns) if answer.columns else None
 
     def _whole_name(self, name: str) -> str:

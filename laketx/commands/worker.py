@@ -55,8 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="laketx worker",
-        description="Runs compactions that MetaService plans, keeps deletion vectors of primary-key tables, and "
-        "refreshes materialized views by their schedules.",
+        description="Runs compactions that MetaService plans, keeps deletion vectors of primary-key tables, refreshes "
+        "materialized views by their schedules, and runs periodic tasks.",
         epilog="Example: laketx worker --server meta:7070 --warehouse s3://bucket/lake",
     )
     found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
@@ -102,6 +102,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="Refresh no materialized views. Refreshes need laketx[views].",
     )
+    found.add_argument(
+        "--no-periodic-tasks",
+        action="store_true",
+        help="Run no periodic tasks. They need laketx[views].",
+    )
     found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
     return found
 
@@ -113,6 +118,7 @@ def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
         vectors=not given.no_vectors,
         key_index=not given.no_key_index,
         views=not given.no_views,
+        periodic=not given.no_periodic_tasks,
         idle_s=given.idle,
     )
     daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner, companions=companions)

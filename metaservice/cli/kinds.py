@@ -191,6 +191,9 @@ NAMESPACE: Final = Known("name", lambda client, _: ((name, "") for name in list_
 BRANCHED_NAMESPACE: Final = NameOnBranch("name", lambda client, _: ((name, "") for name in list_namespaces(client)))
 NEW_NAMESPACE: Final = NameOnBranch("name", lambda _, __: ())
 BRANCH: Final = Known("branch", lambda client, _: ((each.name, each.comment) for each in client.list_branches()))
+PERIODIC_TASK: Final = TableName(
+    "name", lambda client, _: ((each.name, each.comment) for each in client.list_periodic_tasks())
+)
 VIEW: Final = TableName("name", lambda client, _: ((each.name, each.comment) for each in client.list_views()))
 ANY, OPEN = transaction_pb2.TRANSACTION_STATE_UNSPECIFIED, transaction_pb2.TRANSACTION_STATE_OPEN
 TRANSACTION: Final = Known("txn", lambda client, _: transactions(client, ANY))

@@ -14,7 +14,7 @@ from metaservice.cli.settings import version
 # Each is a module of this package, which declares it as `run` or, where it has commands of its own, as `GROUP`; or it
 # is of another package.
 SECTIONS: Final = {
-    "Tables and rows": "namespace table view head count load ingest export import sql",
+    "Tables and rows": "namespace table view periodic head count load ingest export import sql",
     "Versions": "versions show files changes diff watch tag cursor pins branch",
     "Commits and conflicts": "txn why explain",
     "Compaction, and what is deleted": "compaction worker purge fsck warehouse",

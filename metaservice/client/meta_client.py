@@ -33,6 +33,7 @@ from metaservice.client.errors import (
 from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
+from metaservice.client.periodic_tasks import PeriodicTaskCalls
 from metaservice.client.reads import ReadCalls
 from metaservice.client.retries import Retries
 from metaservice.client.session_calls import CHUNK_FILES, SessionCalls
@@ -68,7 +69,15 @@ BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
 class MetaClient(
-    SessionCalls, CatalogCalls, BranchCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls, AccessCalls
+    SessionCalls,
+    CatalogCalls,
+    BranchCalls,
+    ReadCalls,
+    MaintenanceCalls,
+    PeriodicTaskCalls,
+    MarkCalls,
+    AdminCalls,
+    AccessCalls,
 ):
     """A connection to MetaService.
 

@@ -159,7 +159,7 @@ class Server:
         )
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls, gate), server)
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), server)
-        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), server)
+        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls, gate), server)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls, operators), server)
         access_pb2_grpc.add_AccessServiceServicer_to_server(access, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

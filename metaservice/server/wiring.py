@@ -66,6 +66,7 @@ from metaservice.service.retention.purge import PurgeList
 from metaservice.service.retention.sweeping import Sweeping
 from metaservice.service.table.catalog import Catalog
 from metaservice.service.table.commit_notifier import CommitNotifier
+from metaservice.service.table.periodic_tasks import PeriodicTasks
 from metaservice.shared.ids import uuid7
 from metaservice.shared.log import (
     IDLE,
@@ -174,6 +175,9 @@ def build_service(
         access=Access(decider, clocks, transactions.check_room),
         branches=branches,
         merging=Merging(decider, transactions, clocks, settings.outcome_keep_ms, kept_reads),
+        periodic=PeriodicTasks(
+            decider, clocks, settings.lease_ms, lambda: uuid7(clocks.now_us() // 1000), transactions.check_room
+        ),
         refreshing=Refreshing(decider, transactions, clocks, settings.outcome_keep_ms, kept_reads),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)

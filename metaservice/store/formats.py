@@ -4,7 +4,7 @@ So a folder can go back to the release before as long as nothing new was used.
 
 1  everything that no other line names
 2  the rows of inlined files (n, i), views (v), default values of columns
-3  branches and clones (b, d, f, m, a, h), keys that are unique across partitions
+3  branches and clones (b, d, f, m, a, h), keys that are unique across partitions, periodic tasks (j, l)
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ FORMAT_KEY: Final = b"\x00format"
 COPYING_KEY: Final = b"\x00copying"  # while a copy is made
 FIRST: Final = 1
 NEWEST: Final = 3
-NEEDED: Final = {"inlined_rows": 2, "column_defaults": 2, "views": 2, "branches": 3, "key_lookups": 3}
+NEEDED: Final = {
+    "inlined_rows": 2,
+    "column_defaults": 2,
+    "views": 2,
+    "branches": 3,
+    "key_lookups": 3,
+    "periodic_tasks": 3,
+}
 FORMAT_BYTES: Final = 4
 
 

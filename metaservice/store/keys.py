@@ -31,6 +31,8 @@ g table name               tag
 c table name               cursor
 p task                     task that has not ended
 q time task                task that ended then
+j name                     periodic task
+l task due                 run of a periodic task that ended
 r table                    until when the table's schedule was looked at
 n table path               rows of an inlined file, as its writer sent them
 w place 0 grantee          role of a user or a group there
@@ -79,6 +81,8 @@ CLOCK = b"!clock"
 WAREHOUSE = b"!warehouse"
 TASKS = b"p"
 ENDED_TASKS = b"q"
+PERIODIC_TASKS = b"j"
+PERIODIC_RUNS = b"l"
 GRANTS = b"w"
 TOKENS = b"k"
 ROW_IDS = b"R"
@@ -498,6 +502,18 @@ def task_key(task: bytes) -> bytes:
 
 def ended_task_key(end_us: int, task: bytes) -> bytes:
     return ENDED_TASKS + _Q.pack(max(end_us, 0)) + task
+
+
+def periodic_task_key(name: str) -> bytes:
+    return PERIODIC_TASKS + name.encode()
+
+
+def periodic_runs_prefix(task: bytes) -> bytes:
+    return PERIODIC_RUNS + task
+
+
+def periodic_run_key(task: bytes, due_us: int) -> bytes:
+    return PERIODIC_RUNS + task + _Q.pack(due_us)
 
 
 def schedule_key(table: bytes) -> bytes:

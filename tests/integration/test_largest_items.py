@@ -41,6 +41,7 @@ STATS_TEXT = "x" * 900_000
 BUCKETS = 280
 TAGS, LOST, COMMITS = 300, 150, 5
 BRANCHES, BRANCHED = 300, 230
+PERIODIC = 60
 
 
 class Recorder(
@@ -395,6 +396,36 @@ def test_tasks_with_the_longest_partitions_and_paths(client: Plain) -> None:
     assert not client.renew_task(task.task_id, claimed.fence).cancelled
     assert client.finish_task(task.task_id, claimed.fence, give_back=True).task_id == task.task_id
     assert len(client.cancel_task(task.task_id, reason="x").groups) == BUCKETS
+
+
+def test_periodic_tasks(client: Plain) -> None:
+    table_id = new_table(client, "periodic", partitioned=False)
+    task = tasks_pb2.PeriodicTask(
+        statement=WIDE * limits.PERIODIC_STATEMENT_CHARS_MAX,
+        operation=DELETE,
+        table_id=table_id,
+        source_ids=[table_id],
+        schedule="every hour",
+        conditions=[tasks_pb2.HasData(table_id=table_id)],
+        comment=TEXT,
+    )
+    for number in range(PERIODIC):
+        task.name = f"{'n' * 120}{number:03}.{'t' * 120}"
+        client.create_namespace(task.name.partition(".")[0])
+        assert client.put_periodic_task(task).statement == task.statement
+    listed: list[tasks_pb2.PeriodicTask] = []
+    assert client.count("ListPeriodicTasks", lambda: listed.extend(client.list_periodic_tasks(page_size=1_000))) > 1
+    assert len(listed) == PERIODIC
+    error = WIDE * limits.PERIODIC_ERROR_CHARS_MAX
+    for _ in range(5):
+        task_id = client.alter_periodic_task(task.name, run_now=True).task_id
+        for _ in range(4):
+            begun = client.begin_periodic_run(task_id, NAME)
+            client.end_periodic_run(task_id, begun.due_time_us, NAME, error=error)
+            client.alter_periodic_task(task.name, run_now=True)
+    assert client.get_periodic_task(task.name).error == error
+    assert list(client.list_periodic_runs(task.name)) == []
+    assert client.drop_periodic_task(task.name)
 
 
 def assert_whole(task: tasks_pb2.MaintenanceTask, paths: set[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import grpc
@@ -42,6 +42,8 @@ class World:
     txn_id: str
     pin_id: str
     task_id: str
+    periodic: str = ""
+    periodic_id: str = ""
 
 
 def begin(
@@ -68,7 +70,20 @@ def world(lake: Guarded, name: str) -> World:
         table_id=table_id,
         operation=common_pb2.OPERATION_MAJOR_COMPACT,
     )
-    return World(table_id, name, begin(owner, table_id), pin_id, asked.tasks[0].task_id)
+    at = World(table_id, name, begin(owner, table_id), pin_id, asked.tasks[0].task_id)
+    task = periodic_task(at, "noted")
+    made = owner.call("MaintenanceService/PutPeriodicTask", request_id=new_uuid7(), task=task).task
+    return replace(at, periodic=made.name, periodic_id=made.task_id)
+
+
+def periodic_task(at: World, name: str) -> maintenance_pb2.PeriodicTask:
+    return maintenance_pb2.PeriodicTask(
+        name=f"{at.name}_{name}",
+        statement="DELETE …",
+        operation=common_pb2.OPERATION_DELETE,
+        table_id=at.table_id,
+        schedule="every hour",
+    )
 
 
 def requests(at: World) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -129,6 +144,13 @@ def requests(at: World) -> dict[str, tuple[str, dict[str, Any]]]:
         "MaintenanceService/FinishTask": (MAINTAINER, {"task_id": at.task_id, "fence": 99, "give_back": True}),
         "MaintenanceService/ClaimTask": (MAINTAINER, {"request_id": new_uuid7(), "table_ids": [at.table_id]}),
         "MaintenanceService/CancelTask": (MAINTAINER, {"task_id": at.task_id}),
+        "MaintenanceService/PutPeriodicTask": (WRITER, {"request_id": new_uuid7(), "task": periodic_task(at, "new")}),
+        "MaintenanceService/GetPeriodicTask": (READER, {"name": at.periodic}),
+        "MaintenanceService/ListPeriodicRuns": (READER, {"name": at.periodic}),
+        "MaintenanceService/AlterPeriodicTask": (MAINTAINER, {"name": at.periodic, "suspended": True}),
+        "MaintenanceService/BeginPeriodicRun": (MAINTAINER, {"task_id": at.periodic_id, "worker": "w"}),
+        "MaintenanceService/EndPeriodicRun": (MAINTAINER, {"task_id": at.periodic_id, "worker": "w"}),
+        "MaintenanceService/DropPeriodicTask": (MAINTAINER, {"name": at.periodic}),
         "MaintenanceService/ListPurgeable": (MAINTAINER, on),
         "MaintenanceService/ConfirmPurged": (MAINTAINER, {**on, "paths": []}),
         "MaintenanceService/CheckPaths": (MAINTAINER, {**on, "paths": []}),
@@ -164,7 +186,8 @@ ELSEWHERE: Final = {  # what needs no role on a table, and what other tests look
     "CatalogService/ListBranches", "CatalogService/ListBranchEvents", "CatalogService/GetBranch",
     "CatalogService/ExtendBranch", "CatalogService/DropBranch", "CatalogService/MergeBranch",
     "CatalogService/RefreshBranch",
-    "MaintenanceService/ListTasks", "MaintenanceService/GetWarehouse", "AdminService/GetStatus",
+    "MaintenanceService/ListTasks", "MaintenanceService/ListPeriodicTasks", "MaintenanceService/GetWarehouse",
+    "AdminService/GetStatus",
     "AdminService/ListPins", "AccessService/WhoAmI",
 }  # fmt: skip
 
@@ -224,6 +247,12 @@ def test_what_a_stranger_asks_for_seems_not_to_be_there(lake: Guarded) -> None:
         ("TransactionService/GetTransaction", {"txn_id": at.txn_id}, {"txn_id": nowhere}),
         ("TransactionService/AbortTransaction", {"txn_id": at.txn_id}, {"txn_id": nowhere}),
         ("MaintenanceService/GetTask", {"task_id": at.task_id}, {"task_id": nowhere}),
+        ("MaintenanceService/GetPeriodicTask", {"name": at.periodic}, {"name": "shop.nothing"}),
+        (
+            "MaintenanceService/BeginPeriodicRun",
+            {"task_id": at.periodic_id, "worker": "w"},
+            {"task_id": nowhere, "worker": "w"},
+        ),
         ("ReadService/Unpin", {"pin_id": at.pin_id}, {"pin_id": nowhere}),
         ("CatalogService/GetNamespace", {"name": "shop"}, {"name": "shup"}),
         ("CatalogService/ListTables", {"namespace": "shop"}, {"namespace": "shup"}),
@@ -238,6 +267,7 @@ def test_what_a_stranger_asks_for_seems_not_to_be_there(lake: Guarded) -> None:
     assert not stranger.call("CatalogService/ListNamespaces").names
     assert not stranger.call("TransactionService/ListTransactions").transactions
     assert not stranger.call("MaintenanceService/ListTasks").tasks
+    assert not stranger.call("MaintenanceService/ListPeriodicTasks").tasks
     assert not stranger.call("AdminService/ListPins").pins
     assert not stranger.call("ReadService/ListTags").tags
     assert not stranger.call("AdminService/GetStatus").quotas

@@ -82,6 +82,11 @@ def parse_schedule(text: str) -> tuple[ScheduleEntry, ...]:
     return tuple(_entry(part.split()) for part in _parts(text))
 
 
+def parse_cron(text: str) -> ScheduleEntry:
+    """The entry of five time fields alone. Raises ValueError if the text is invalid."""
+    return _entry([*text.split(), WORK[0]])
+
+
 def parse_windows(text: str) -> tuple[Window, ...]:
     """Raises ValueError if the text is invalid. Without a window it is always open."""
     return tuple(_window(part) for part in _parts(text))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from metaservice.core.access import Identity, Place, Policy, Role
 from metaservice.core.commit.transaction import Txn, TxnState, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.periodic_tasks import ScheduledStatement, unknown_task
 from metaservice.core.table.branches import off_branch
 from metaservice.rpc.convert import wire, wire_tasks
 from metaservice.service.decider.branch_marks import find_cursor, find_tag
@@ -181,6 +182,16 @@ class Caller:
             wire_tasks.task_id(task_id)
             raise MetaError(ErrorKind.NOT_FOUND, "TASK_UNKNOWN", task_id=task_id)
         self.need_table(table_id, role)
+
+    def need_periodic(self, task: ScheduledStatement, others: Role) -> None:
+        """The caller's own task; that of somebody else with a role on the table that it changes."""
+        if task.owner.principal.name == self.who.principal:
+            return
+        role = self.on_table(task.table_id)
+        if role < READER:
+            raise unknown_task(task.name)
+        if role < others:
+            raise denied(self.who, others, role, f"the table of {task.name}, a task of {task.owner.principal.name}")
 
     def need_pin(self, pin_id: str, others: Role) -> None:
         pin = self.state.pins.pins.get(pin_id)

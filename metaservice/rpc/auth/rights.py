@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from metaservice.core.access import Role, grantee_of
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.periodic_tasks import unknown_task
 from metaservice.core.table.branches import branch_of, off_branch, on_branch
 from metaservice.core.table.model import Operation
 from metaservice.rpc.auth.caller import ADMIN, MAINTAINER, READER, WRITER, Caller, namespace_of
@@ -216,6 +217,35 @@ def _tables_or_service(caller: Caller, table_ids: Iterable[str], role: Role) -> 
     caller.need_tables(known, role)
     if not known:
         caller.need(role)
+
+
+def _put_periodic(caller: Caller, request: Any) -> None:
+    task = request.task
+    old = caller.state.periodic.find(task.name)
+    if old is not None and request.mode == catalog_pb2.CREATE_MODE_OR_REPLACE:
+        caller.need_periodic(old, MAINTAINER)
+    caller.need_tables([*task.source_ids, *(each.table_id for each in task.conditions)], READER)
+    caller.need_table(task.table_id, WRITER)
+
+
+def _periodic(others: Role) -> Check:
+    """One's own task, or a role on the table that it changes."""
+
+    def check(caller: Caller, request: Any) -> None:
+        task = caller.state.periodic.find(request.name)
+        if task is not None:
+            caller.need_periodic(task, others)
+
+    return check
+
+
+def _periodic_run(caller: Caller, request: Any) -> None:
+    task = caller.state.periodic.of_id(request.task_id)
+    if task is None:
+        raise unknown_task(request.task_id)
+    if task.owner.principal.name != caller.who.principal and not caller.reads(task.table_id):
+        raise unknown_task(request.task_id)  # by what was asked for: its name is hidden
+    caller.need_periodic(task, MAINTAINER)
 
 
 def _can(caller: Caller, request: Any) -> None:
@@ -444,6 +474,26 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_TABLES}CheckPaths": Right(
         "maintainer on the table, or on the service",
         lambda caller, it: _tables_or_service(caller, [it.table_id] if it.table_id else [], MAINTAINER),
+    ),
+    f"{_TABLES}PutPeriodicTask": Right(
+        "writer on the table that it changes, reader on those that it reads; to replace the task of another,"
+        " maintainer on the table of that",
+        _put_periodic,
+    ),
+    f"{_TABLES}AlterPeriodicTask": Right(
+        "one's own task, or maintainer on the table that it changes", _periodic(MAINTAINER)
+    ),
+    f"{_TABLES}GetPeriodicTask": Right("reader on the table that it changes", _periodic(READER)),
+    f"{_TABLES}ListPeriodicTasks": Right("reader: those of other tables are left out", _anyone),
+    f"{_TABLES}DropPeriodicTask": Right(
+        "one's own task, or maintainer on the table that it changes", _periodic(MAINTAINER)
+    ),
+    f"{_TABLES}ListPeriodicRuns": Right("reader on the table that it changes", _periodic(READER)),
+    f"{_TABLES}BeginPeriodicRun": Right(
+        "maintainer on the table that the task changes, or one's own task", _periodic_run
+    ),
+    f"{_TABLES}EndPeriodicRun": Right(
+        "maintainer on the table that the task changes, or one's own task", _periodic_run
     ),
     f"{_TABLES}GetWarehouse": Right("any identity", _anyone),
     f"{_TABLES}SetWarehouse": _on_service(ADMIN),

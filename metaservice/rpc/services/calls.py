@@ -38,6 +38,7 @@ from metaservice.service.retention.purge import PurgeList
 from metaservice.service.retention.sweeping import Sweeping
 from metaservice.service.table.catalog import Catalog
 from metaservice.service.table.commit_notifier import CommitNotifier
+from metaservice.service.table.periodic_tasks import PeriodicTasks
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 T = TypeVar("T")
@@ -79,6 +80,7 @@ class UseCases:
     branches: Branches
     merging: Merging
     refreshing: Refreshing
+    periodic: PeriodicTasks
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

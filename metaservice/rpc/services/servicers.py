@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from metaservice.core.errors import invalid
+from metaservice.rpc.auth.authorization import Authorizer
 from metaservice.rpc.convert import answers, filters, plans, wire, wire_changes
 from metaservice.rpc.convert.client_features import Reader
 from metaservice.rpc.convert.paging import fitting, page_size, page_start, page_token
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.services.calls import Servicer, UseCases
+from metaservice.rpc.services.periodic_tasks import PeriodicTaskMethods
 from metaservice.rpc.services.pins import PinMethods
 from metaservice.rpc.services.purge import PurgeMethods, SweepMethods
 from metaservice.rpc.services.scans import ScanMethods
@@ -164,6 +166,15 @@ class ReadServicer(PinMethods, ScanMethods, MarkMethods, read_pb2_grpc.ReadServi
 
 
 class MaintenanceServicer(
-    TaskMethods, PurgeMethods, SweepMethods, WarehouseMethods, maintenance_pb2_grpc.MaintenanceServiceServicer
+    TaskMethods,
+    PeriodicTaskMethods,
+    PurgeMethods,
+    SweepMethods,
+    WarehouseMethods,
+    maintenance_pb2_grpc.MaintenanceServiceServicer,
 ):
-    """Table services."""
+    """Table services, and periodic tasks."""
+
+    def __init__(self, calls: UseCases, gate: Authorizer) -> None:
+        super().__init__(calls)
+        self._gate = gate

@@ -22,6 +22,7 @@ from metaservice.service.decider.books import AccessBook, BranchEventBook, MarkB
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.name_book import NAMESPACES, VIEWS, NameBook
 from metaservice.service.decider.names import AnyCase
+from metaservice.service.decider.periodic_book import PeriodicBook
 from metaservice.service.decider.snapshots import (
     StoreSnapshots,
     TableState,
@@ -94,6 +95,7 @@ class State:
         self.access = AccessBook(store.cursor())
         self.branch_events = BranchEventBook(store.cursor())
         self.tasks = TaskBook(store.cursor(), task_backoff_ms)
+        self.periodic = PeriodicBook(store.cursor())
         self.usage = Usage()
         self.inlined_bytes = 0  # of all tables
         for pin in self.pins.pins.values():

@@ -110,6 +110,46 @@ class MaintenanceServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseResponse.FromString,
                 _registered_method=True)
+        self.PutPeriodicTask = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/PutPeriodicTask',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.PutPeriodicTaskRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.PutPeriodicTaskResponse.FromString,
+                _registered_method=True)
+        self.AlterPeriodicTask = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/AlterPeriodicTask',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.AlterPeriodicTaskRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.AlterPeriodicTaskResponse.FromString,
+                _registered_method=True)
+        self.GetPeriodicTask = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/GetPeriodicTask',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetPeriodicTaskRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetPeriodicTaskResponse.FromString,
+                _registered_method=True)
+        self.ListPeriodicTasks = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/ListPeriodicTasks',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicTasksRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicTasksResponse.FromString,
+                _registered_method=True)
+        self.DropPeriodicTask = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/DropPeriodicTask',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.DropPeriodicTaskRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.DropPeriodicTaskResponse.FromString,
+                _registered_method=True)
+        self.ListPeriodicRuns = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/ListPeriodicRuns',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicRunsRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicRunsResponse.FromString,
+                _registered_method=True)
+        self.BeginPeriodicRun = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/BeginPeriodicRun',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.BeginPeriodicRunRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.BeginPeriodicRunResponse.FromString,
+                _registered_method=True)
+        self.EndPeriodicRun = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/EndPeriodicRun',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.EndPeriodicRunRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.EndPeriodicRunResponse.FromString,
+                _registered_method=True)
 
 
 class MaintenanceServiceServicer:
@@ -221,6 +261,63 @@ class MaintenanceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutPeriodicTask(self, request, context):
+        """Creates or replaces a periodic task. It belongs to the caller, whose rights its runs need.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterPeriodicTask(self, request, context):
+        """Suspends or resumes a periodic task, gives it another schedule or comment, or runs it now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPeriodicTask(self, request, context):
+        """Returns a periodic task.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPeriodicTasks(self, request, context):
+        """Lists periodic tasks by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropPeriodicTask(self, request, context):
+        """Drops a periodic task and its runs; the rows that it wrote stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPeriodicRuns(self, request, context):
+        """Lists the runs of a periodic task that ended, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BeginPeriodicRun(self, request, context):
+        """Begins a run that is due, under a lease; by the worker that has it, renews the lease. Skips a run whose condition is
+        false.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndPeriodicRun(self, request, context):
+        """Reports how an attempt ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MaintenanceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -298,6 +395,46 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.SetWarehouse,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseResponse.SerializeToString,
+            ),
+            'PutPeriodicTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutPeriodicTask,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.PutPeriodicTaskRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.PutPeriodicTaskResponse.SerializeToString,
+            ),
+            'AlterPeriodicTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterPeriodicTask,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.AlterPeriodicTaskRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.AlterPeriodicTaskResponse.SerializeToString,
+            ),
+            'GetPeriodicTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPeriodicTask,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetPeriodicTaskRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetPeriodicTaskResponse.SerializeToString,
+            ),
+            'ListPeriodicTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPeriodicTasks,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicTasksRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicTasksResponse.SerializeToString,
+            ),
+            'DropPeriodicTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropPeriodicTask,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.DropPeriodicTaskRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.DropPeriodicTaskResponse.SerializeToString,
+            ),
+            'ListPeriodicRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPeriodicRuns,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicRunsRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicRunsResponse.SerializeToString,
+            ),
+            'BeginPeriodicRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginPeriodicRun,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.BeginPeriodicRunRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.BeginPeriodicRunResponse.SerializeToString,
+            ),
+            'EndPeriodicRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndPeriodicRun,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.EndPeriodicRunRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.EndPeriodicRunResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -706,6 +843,222 @@ class MaintenanceService:
             '/laketx.v1.MaintenanceService/SetWarehouse',
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutPeriodicTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/PutPeriodicTask',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.PutPeriodicTaskRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.PutPeriodicTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterPeriodicTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/AlterPeriodicTask',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.AlterPeriodicTaskRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.AlterPeriodicTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPeriodicTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/GetPeriodicTask',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetPeriodicTaskRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetPeriodicTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPeriodicTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/ListPeriodicTasks',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicTasksRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropPeriodicTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/DropPeriodicTask',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.DropPeriodicTaskRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.DropPeriodicTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPeriodicRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/ListPeriodicRuns',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicRunsRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListPeriodicRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginPeriodicRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/BeginPeriodicRun',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.BeginPeriodicRunRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.BeginPeriodicRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndPeriodicRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/EndPeriodicRun',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.EndPeriodicRunRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.EndPeriodicRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

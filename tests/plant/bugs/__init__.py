@@ -11,6 +11,7 @@ from tests.plant.bugs import (
     of_edge,
     of_iceberg,
     of_ingest,
+    of_periodic_tasks,
     of_service,
     of_stores,
     of_views,
@@ -28,4 +29,5 @@ BUGS: Final = (
     *of_console.BUGS,
     *of_views.BUGS,
     *of_ingest.BUGS,
+    *of_periodic_tasks.BUGS,
 )

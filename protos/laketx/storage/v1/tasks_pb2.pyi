@@ -207,3 +207,279 @@ class TaskRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TaskRecord: _TypeAlias = TaskRecord  # noqa: Y015
+
+@_typing.final
+class HasDataRecord(_message.Message):
+    """A condition of a periodic task."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    cursor: _builtins.str
+    """The cursor; empty: none."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HasDataRecord: _TypeAlias = HasDataRecord  # noqa: Y015
+
+@_typing.final
+class SeenVersionRecord(_message.Message):
+    """The version of a table that a run saw."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    version: _builtins.int
+    """Its newest version of data."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SeenVersionRecord: _TypeAlias = SeenVersionRecord  # noqa: Y015
+
+@_typing.final
+class PeriodicRunRecord(_message.Message):
+    """A run of a periodic task that ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DUE_US_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    BEGIN_US_FIELD_NUMBER: _builtins.int
+    END_US_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    SKIPS_FIELD_NUMBER: _builtins.int
+    REQUESTED_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    due_us: _builtins.int
+    """When it was due."""
+    outcome: _builtins.int
+    """Core's number of the outcome."""
+    begin_us: _builtins.int
+    """When it began."""
+    end_us: _builtins.int
+    """When it ended."""
+    attempts: _builtins.int
+    """Attempts."""
+    rows: _builtins.int
+    """Rows."""
+    version: _builtins.int
+    """Version committed."""
+    worker: _builtins.str
+    """Worker of the last attempt."""
+    error: _builtins.str
+    """Why it failed."""
+    skips: _builtins.int
+    """Skipped runs in succession."""
+    requested: _builtins.bool
+    """Somebody asked for it."""
+    revision: _builtins.int
+    """Revision of the task."""
+    def __init__(
+        self,
+        *,
+        due_us: _builtins.int = ...,
+        outcome: _builtins.int = ...,
+        begin_us: _builtins.int = ...,
+        end_us: _builtins.int = ...,
+        attempts: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        version: _builtins.int = ...,
+        worker: _builtins.str = ...,
+        error: _builtins.str = ...,
+        skips: _builtins.int = ...,
+        requested: _builtins.bool = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "begin_us", b"begin_us", "due_us", b"due_us", "end_us", b"end_us", "error", b"error", "outcome", b"outcome", "requested", b"requested", "revision", b"revision", "rows", b"rows", "skips", b"skips", "version", b"version", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PeriodicRunRecord: _TypeAlias = PeriodicRunRecord  # noqa: Y015
+
+@_typing.final
+class PeriodicTaskRecord(_message.Message):
+    """A periodic task."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    SOURCE_IDS_FIELD_NUMBER: _builtins.int
+    SCHEDULE_FIELD_NUMBER: _builtins.int
+    CONDITIONS_FIELD_NUMBER: _builtins.int
+    NEEDS_ALL_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    OWNER_CLIENT_FIELD_NUMBER: _builtins.int
+    OWNER_GROUPS_FIELD_NUMBER: _builtins.int
+    OWNER_ROLE_FIELD_NUMBER: _builtins.int
+    CREATE_US_FIELD_NUMBER: _builtins.int
+    CHANGE_US_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
+    ANCHOR_US_FIELD_NUMBER: _builtins.int
+    ENDED_US_FIELD_NUMBER: _builtins.int
+    RUN_US_FIELD_NUMBER: _builtins.int
+    REQUESTED_FIELD_NUMBER: _builtins.int
+    BEGIN_US_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    NOT_BEFORE_US_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    NOTED_FIELD_NUMBER: _builtins.int
+    SEEN_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name."""
+    task_id: _builtins.str
+    """Id."""
+    statement: _builtins.str
+    """Statement."""
+    operation: _builtins.int
+    """Core's operation number."""
+    table_id: _builtins.str
+    """Table that it changes."""
+    schedule: _builtins.str
+    """Schedule."""
+    needs_all: _builtins.bool
+    """Whether all must be true."""
+    comment: _builtins.str
+    """Comment."""
+    owner: _builtins.str
+    """Owner."""
+    owner_client: _builtins.str
+    """The program by which the owner made it."""
+    owner_role: _builtins.int
+    """Core's number of the owner's role by settings."""
+    create_us: _builtins.int
+    """When it was made."""
+    change_us: _builtins.int
+    """When it was made or replaced last."""
+    revision: _builtins.int
+    """Revision."""
+    digest: _builtins.bytes
+    """Digest of the request."""
+    suspended: _builtins.bool
+    """Suspended."""
+    anchor_us: _builtins.int
+    """Where the schedule counts from."""
+    ended_us: _builtins.int
+    """Due time of the last run that ended."""
+    run_us: _builtins.int
+    """Due time of the run that waits for its end."""
+    requested: _builtins.bool
+    """Somebody asked for it."""
+    begin_us: _builtins.int
+    """When it began."""
+    attempts: _builtins.int
+    """Its attempts."""
+    worker: _builtins.str
+    """Its worker."""
+    not_before_us: _builtins.int
+    """When the next attempt may begin."""
+    failures: _builtins.int
+    """Runs in succession that failed."""
+    error: _builtins.str
+    """Why the last attempt failed."""
+    @_builtins.property
+    def source_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tables that it reads."""
+
+    @_builtins.property
+    def conditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___HasDataRecord]:
+        """Conditions."""
+
+    @_builtins.property
+    def owner_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Groups of the owner then."""
+
+    @_builtins.property
+    def noted(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeenVersionRecord]:
+        """What its condition saw."""
+
+    @_builtins.property
+    def seen(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeenVersionRecord]:
+        """What the condition of the last run that was done saw."""
+
+    @_builtins.property
+    def last(self) -> Global___PeriodicRunRecord:
+        """The last run that ended."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        task_id: _builtins.str = ...,
+        statement: _builtins.str = ...,
+        operation: _builtins.int = ...,
+        table_id: _builtins.str = ...,
+        source_ids: _abc.Iterable[_builtins.str] | None = ...,
+        schedule: _builtins.str = ...,
+        conditions: _abc.Iterable[Global___HasDataRecord] | None = ...,
+        needs_all: _builtins.bool = ...,
+        comment: _builtins.str = ...,
+        owner: _builtins.str = ...,
+        owner_client: _builtins.str = ...,
+        owner_groups: _abc.Iterable[_builtins.str] | None = ...,
+        owner_role: _builtins.int = ...,
+        create_us: _builtins.int = ...,
+        change_us: _builtins.int = ...,
+        revision: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+        suspended: _builtins.bool = ...,
+        anchor_us: _builtins.int = ...,
+        ended_us: _builtins.int = ...,
+        run_us: _builtins.int = ...,
+        requested: _builtins.bool = ...,
+        begin_us: _builtins.int = ...,
+        attempts: _builtins.int = ...,
+        worker: _builtins.str = ...,
+        not_before_us: _builtins.int = ...,
+        failures: _builtins.int = ...,
+        error: _builtins.str = ...,
+        noted: _abc.Iterable[Global___SeenVersionRecord] | None = ...,
+        seen: _abc.Iterable[Global___SeenVersionRecord] | None = ...,
+        last: Global___PeriodicRunRecord | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchor_us", b"anchor_us", "attempts", b"attempts", "begin_us", b"begin_us", "change_us", b"change_us", "comment", b"comment", "conditions", b"conditions", "create_us", b"create_us", "digest", b"digest", "ended_us", b"ended_us", "error", b"error", "failures", b"failures", "last", b"last", "name", b"name", "needs_all", b"needs_all", "not_before_us", b"not_before_us", "noted", b"noted", "operation", b"operation", "owner", b"owner", "owner_client", b"owner_client", "owner_groups", b"owner_groups", "owner_role", b"owner_role", "requested", b"requested", "revision", b"revision", "run_us", b"run_us", "schedule", b"schedule", "seen", b"seen", "source_ids", b"source_ids", "statement", b"statement", "suspended", b"suspended", "table_id", b"table_id", "task_id", b"task_id", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PeriodicTaskRecord: _TypeAlias = PeriodicTaskRecord  # noqa: Y015

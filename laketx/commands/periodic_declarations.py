@@ -1,0 +1,48 @@
+"""The commands of periodic tasks that run statements, beside `laketx periodic list`. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from metaservice.cli.command import command, group
+from metaservice.cli.kinds import PERIODIC_TASK
+from metaservice.cli.output import Session
+from metaservice.cli.parameters import comment_option, dry_run_option, warehouse_option
+from metaservice.cli.plugins import later
+
+RUNS: Final = "laketx.commands.periodic_tasks"
+PERIODIC: Final = group(
+    "periodic", "Create, run, list and drop periodic tasks: statements that workers run by a schedule."
+)
+
+
+@command("create", PERIODIC)
+@click.argument("name", metavar="TASK", type=PERIODIC_TASK, help="Name of the periodic task.")
+@click.argument("statement", metavar="STATEMENT", help="An INSERT, UPDATE, DELETE or MERGE in DuckDB's SQL.")
+@click.option("--schedule", metavar="TEXT", required=True, help='every 5 minutes, or "cron 30 3 * * *" in UTC.')
+@click.option("--when", metavar="TEXT", default="", help="Skip runs without new data: \"HAS_DATA('shop.orders')\".")
+@click.option("--or-replace", is_flag=True, help="Replace the task of that name.")
+@comment_option
+@dry_run_option
+@warehouse_option
+def run_create(session: Session, **options: object) -> object:
+    """Create a periodic task: a statement that `laketx worker` runs by a schedule, each due run once.
+
+    laketx --folder lake periodic create shop.clean "DELETE FROM shop.carts WHERE day < current_date - 7" \
+--schedule "cron 30 3 * * *"
+    It needs no Spark. The statement is checked against its tables. With --dry-run nothing is created.
+    """
+    return later(RUNS, "run_create", extra="views")(session, **options)
+
+
+@command("run", PERIODIC)
+@click.argument("name", metavar="TASK", type=PERIODIC_TASK, help="Name of the periodic task.")
+@warehouse_option
+def run_run(session: Session, **options: object) -> object:
+    """Run a periodic task now, whatever its schedule and its condition say, also if it is suspended.
+
+    laketx --folder lake periodic run shop.clean
+    """
+    return later(RUNS, "run_run", extra="views")(session, **options)

@@ -1,0 +1,37 @@
+"""Bugs of periodic tasks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+RULES: Final = ("tests/unit/test_periodic_tasks.py",)
+HISTORIES: Final = ("tests/periodic/test_runs.py", "-k", "random_histories")
+
+BUGS: Final = (
+    Bug(
+        "the commit of a run does not say when it was due",
+        "worker/periodic/runs.py",
+        (("version=due_us)", "version=versions[target_id])"),),
+        HISTORIES,
+    ),
+    Bug(
+        "a periodic task runs whatever its condition says",
+        "metaservice/core/periodic_tasks.py",
+        (("        if not self.conditions or self.is_requested:", "        if True:"),),
+        RULES,
+    ),
+    Bug(
+        "a suspended periodic task runs",
+        "metaservice/core/periodic_tasks.py",
+        (("        if self.is_suspended and not self.is_requested:", "        if False:"),),
+        RULES,
+    ),
+    Bug(
+        "a run whose worker vanished after the commit is run again under a later due time",
+        "metaservice/service/table/periodic_tasks.py",
+        (("        if not task.run_us or task.table_id not in", "        if task.run_us or task.table_id not in"),),
+        HISTORIES,
+    ),
+)

@@ -1,0 +1,222 @@
+"""Runs the statement of a periodic task: over its sources at one instant, in one commit under the run's due time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from metaservice.client import ConflictError
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.expressions.conditions import is_plain
+from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.write import merge, updates, writes
+from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.merge_clauses import Clause
+from worker.arrow.write.merge_sources import plain_source
+from worker.arrow.write.updates import EVERYTHING
+from worker.base.errors import InputError
+from worker.commit.conflict_policies import OnConflict
+from worker.commit.rows_read import each_table_once
+from worker.commit.stages import Stage, Staged
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Write
+from worker.connection.lake_connection import Connection
+from worker.connection.table_view import TableView
+from worker.periodic.statements import TaskStatement, expression_text, parse_statement, refused
+from worker.views.engine import Engine, run_with
+from worker.views.operators import LAKE
+
+WHOLE: Final = float("inf")
+ATTEMPTS_MAX: Final = 5  # after lost races
+OPERATIONS: Final = {
+    "insert": common_pb2.OPERATION_INSERT,
+    "overwrite": common_pb2.OPERATION_OVERWRITE,
+    "update": common_pb2.OPERATION_UPDATE,
+    "delete": common_pb2.OPERATION_DELETE,
+    "merge": common_pb2.OPERATION_MERGE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStatement:
+    """A statement that fits its tables."""
+
+    statement: TaskStatement
+    tables: Mapping[str, catalog_pb2.Table]  # by the names in it
+
+    @property
+    def operation(self) -> common_pb2.Operation.ValueType:
+        return OPERATIONS[self.statement.verb]
+
+    @property
+    def target(self) -> catalog_pb2.Table:
+        return self.tables[self.statement.target]
+
+    @property
+    def source_ids(self) -> list[str]:
+        """The tables that it reads."""
+        return [self.tables[name].table_id for name in self.statement.sources]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a run did; version 0: there was nothing to change."""
+
+    version: int = 0
+    rows: int = 0
+
+
+def check_statement(lake: Connection, text: str) -> CheckedStatement:
+    """Parse a statement, and plan it over its tables as they are now. Raises InputError, NotFoundError."""
+    statement = parse_statement(text)
+    tables = {name: lake.client.get_table(name) for name in (statement.target, *statement.sources)}
+    empty = {name: VersionRows(TableView(lake, tables[name]), tables[name].head_version) for name in statement.sources}
+    rows = {name: reader.empty(reader.schema.names) for name, reader in empty.items()}
+    try:
+        _planned(TableView(lake, tables[statement.target]), statement, _query_rows(statement, rows, 0), 0)
+    except InputError as error:
+        raise refused(str(error).partition(": ")[2] or str(error)) from error
+    return CheckedStatement(statement, tables)
+
+
+def run_statement(
+    lake: Connection, text: str, table_ids: frozenset[str], app_id: str, due_us: int, message: str
+) -> Done:
+    """Run a statement once under an application id and its due time, whoever else runs it, too.
+
+    `table_ids` are the tables for which the owner's rights were checked.
+    """
+    statement = parse_statement(text)
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        tables = {name: lake.client.get_table(name) for name in (statement.target, *statement.sources)}
+        for name, meta in tables.items():
+            if meta.table_id not in table_ids:
+                raise InputError(
+                    "PERIODIC_TABLE_REPLACED",
+                    f"{name} is another table than when the task was made: make the task again, with OR REPLACE",
+                )
+        target_id = tables[statement.target].table_id
+        applied = lake.client.resolve_version(target_id, app_id=app_id)
+        if applied.HasField("app_version") and applied.app_version >= due_us:
+            return Done()
+        pin, versions = lake.pins.own_many({meta.table_id: None for meta in tables.values()})
+        try:
+            return _run(
+                lake, statement, tables, versions, common_pb2.AppVersion(app_id=app_id, version=due_us), message
+            )
+        except ConflictError:
+            if attempt == ATTEMPTS_MAX:
+                raise
+        finally:
+            pin.release()
+    raise AssertionError("the last attempt raises")
+
+
+def _run(
+    lake: Connection,
+    statement: TaskStatement,
+    tables: Mapping[str, catalog_pb2.Table],
+    versions: Mapping[str, int],
+    app: common_pb2.AppVersion,
+    message: str,
+) -> Done:
+    rows = {name: _rows(lake, tables[name], versions[tables[name].table_id], statement) for name in statement.sources}
+    given = _query_rows(statement, rows, app.version)
+    if statement.verb == "insert" and given is not None and not len(given):
+        return Done()
+    target_id = tables[statement.target].table_id
+    version = versions[target_id]
+    counts: list[int] = []  # of each attempt
+    reads_itself = statement.target in statement.sources
+
+    def planned() -> list[Write]:
+        view = TableView(lake, tables[statement.target]).refreshed()
+        write = _planned(view, statement, given, app.version).named(app)
+        if reads_itself:
+            write = replace(write, rows_read=[EVERYTHING], rows_version=version)
+        inner = write.stage
+        if inner is None:
+            return [write]
+
+        def counted(stage: Stage) -> Staged:
+            staged = inner(stage)
+            counts.append(max(staged.rows(), sum(each.rows for each in staged.delete_sets)))
+            return staged
+
+        return each_table_once([replace(write, stage=counted)])
+
+    policy: OnConflict | None = None if statement.verb == "insert" and not reads_itself else "fail"
+    [commit] = run_writes(lake, planned, on_conflict=policy, message=message)
+    return Done() if commit.already_applied else Done(commit.version, counts[-1] if counts else 0)
+
+
+def _rows(lake: Connection, meta: catalog_pb2.Table, version: int, statement: TaskStatement) -> pa.Table:
+    reader = VersionRows(TableView(lake, lake.client.get_table(table_id=meta.table_id, version=version)), version)
+    used = statement.used_columns()
+    names = [name for name in reader.schema.names if used is None or name.lower() in used] or reader.schema.names[:1]
+    return pa.concat_tables([reader.empty(names), *reader.tables(names, None, WHOLE)])
+
+
+def _query_rows(statement: TaskStatement, rows: Mapping[str, pa.Table], due_us: int) -> pa.Table | None:
+    if statement.query is None:
+        return None
+    return run_with({f"{LAKE}{name}": table for name, table in rows.items()}, statement.query_text(due_us))
+
+
+def _planned(view: TableView, statement: TaskStatement, rows: pa.Table | None, due_us: int) -> Write:
+    """The write of a statement; `rows` are those of its query."""
+    meta = view.meta
+    if statement.verb in ("insert", "overwrite"):
+        assert rows is not None
+        return _insert(view, statement, fitted(_named(statement, rows, meta), meta))
+    with Engine() as engine:
+
+        def evaluate(text: str) -> Any:
+            return engine.run(f"SELECT {text} AS v").column("v").to_pylist()[0]
+
+        def plain(tree: Any) -> str:
+            return expression_text(tree, due_us, evaluate)
+
+        where = None if statement.condition is None else plain(statement.condition)
+        settings = {name: plain(tree) for name, tree in statement.settings.items()}
+        clauses = [
+            Clause(
+                each.when,
+                each.action,
+                None if each.settings is None else {name: plain(tree) for name, tree in each.settings.items()},
+                None if each.condition is None else plain(each.condition),
+            )
+            for each in statement.clauses
+        ]
+    if statement.verb == "update":
+        return updates.plan_update(view, settings, where)
+    assert where is not None
+    if statement.verb == "delete":
+        if not is_plain(where, meta):
+            raise refused(f"DELETE … WHERE {where}: a condition compares columns with constants; use MERGE for others")
+        return writes.plan_delete(view, where)
+    assert rows is not None
+    return merge.plan_merge(view, plain_source(rows), where, clauses)
+
+
+def _insert(view: TableView, statement: TaskStatement, rows: pa.Table) -> Write:
+    if statement.verb == "overwrite":
+        return writes.plan_overwrite(view, rows, "all")
+    plan: Callable[[TableView, pa.Table], Write] = writes.plan_upsert if view.meta.primary_key else writes.plan_append
+    return plan(view, rows)
+
+
+def _named(statement: TaskStatement, rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
+    """The rows with the names of the columns that they are for."""
+    if statement.is_by_name:
+        return rows
+    names = statement.columns or tuple(column.name for column in meta.columns)
+    if len(names) != rows.num_columns:
+        raise refused(
+            f"the query has {rows.num_columns} columns, and {len(names)} are to be filled: name the columns, "
+            f"INSERT INTO {statement.target} (a, b) SELECT …"
+        )
+    return rows.rename_columns(list(names))
