@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from metaservice.core.table.meta import TableMeta
+from metaservice.service.decider.name_index import NameIndex
 from metaservice.service.decider.names import AnyCase
 from metaservice.store import keys
 from metaservice.store.records.branches import Fork
@@ -53,6 +54,8 @@ class Views:
     def __init__(self) -> None:
         self._tables: dict[str, TableView] = {}
         self._names: AnyCase[str] = AnyCase()
+        self._name_changes = 0
+        self._index: tuple[int, NameIndex] | None = None
 
     def __len__(self) -> int:
         return len(self._tables)
@@ -65,6 +68,13 @@ class Views:
 
     def names(self) -> Iterable[str]:
         return list(self._names)
+
+    def name_index(self) -> NameIndex:
+        """Of all names; made again after a name came or went."""
+        changes, kept = self._name_changes, self._index  # in this order: a change meanwhile makes the next one anew
+        if kept is None or kept[0] != changes:
+            kept = self._index = (changes, NameIndex(self.names()))
+        return kept[1]
 
     def find(self, table_id: str) -> TableView | None:
         return self._tables.get(table_id)
@@ -83,9 +93,9 @@ class Views:
         before = self._tables.get(table_id)
         self._tables[table_id] = table
         if before is None:
-            self._names[meta.name] = table_id
+            self._name(meta.name, table_id)
         elif before.meta is not meta and before.meta.name != meta.name:
-            self._names[meta.name] = table_id
+            self._name(meta.name, table_id)
             self._free(before)
 
     def withdraw(self, table_id: str) -> None:
@@ -94,7 +104,12 @@ class Views:
         if before is not None:
             self._free(before)
 
+    def _name(self, name: str, table_id: str) -> None:
+        self._names[name] = table_id
+        self._name_changes += 1
+
     def _free(self, before: TableView) -> None:
         """Frees the name, unless another table has it by now."""
         if self._names.get(before.meta.name) == before.meta.table_id:
             del self._names[before.meta.name]
+            self._name_changes += 1

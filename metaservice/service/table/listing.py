@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from heapq import nsmallest
 from itertools import islice
 
 from metaservice.core import limits
@@ -52,15 +51,11 @@ class Tables:
         the place to continue neither. The result may be shorter than the page although more follow: tables come and go
         during the listing.
         """
-        state, part = self._decider.state, contains.lower()
+        state = self._decider.state
         prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
-        all_names = state.views.names()
-        fitting = (name for name in all_names if name > after and name.startswith(prefix) and part in name.lower())
+        fitting = state.views.name_index().find(prefix, after, contains)
         shown = (name for name in fitting if not is_unborn(name) and not branch_of(name))
-        if reads is None:
-            names = nsmallest(count, shown)
-        else:
-            names = list(islice((name for name in sorted(shown) if self._reads(reads, name)), count))
+        names = list(islice((name for name in shown if reads is None or self._reads(reads, name)), count))
         found = [(name, state.views.find_by_name(name)) for name in names]
         live = [(name, table) for name, table in found if table is not None]
         return live, names[-1] if len(names) == count else ""
