@@ -221,6 +221,8 @@ def test_files_of_a_lost_insert_are_adopted_once(stubs: Stubs) -> None:
     heir = stubs.begin(table_id, adopt_from=loser)
     check_refused(lambda: stubs.begin(table_id, adopt_from=loser), CODE.FAILED_PRECONDITION, "ALREADY_ADOPTED")
     assert stubs.get(loser).adopted_by == heir
+    lost = stubs.get(loser).lost
+    assert (lost.files, lost.rows, lost.bytes > 0) == (2, 20, True), "registered, and given with the commit"
     committed = stubs.commit(heir, files(table_id)).committed
     added = [e.file.path for e in stubs.list_files(table_id) if e.added_version == committed.tables[0].version]
     assert sorted(added) == [f"{loser}/inline", f"{loser}/registered"]

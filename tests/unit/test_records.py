@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable, Written
 from metaservice.core.table.model import (
     Change,
     Entry,
@@ -98,6 +98,7 @@ def a_txn(rng: random.Random) -> Txn:
         else (),
         files=rng.randrange(3),
         one_call=won and len(tables) == 1 and flip(rng),
+        lost=Written(rng.randrange(3), rng.randrange(3), rng.randrange(3)) if state is TxnState.ABORTED else None,
     )
 
 

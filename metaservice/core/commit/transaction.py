@@ -88,6 +88,15 @@ class TableOutcome:
     already_applied: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files of a transaction, delete sets among them; the rows of its data files; the bytes of all."""
+
+    files: int
+    rows: int
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class Txn:
     """A transaction, open or ended."""
@@ -113,6 +122,7 @@ class Txn:
     staged_files: int = 0  # in memory; not stored
     staged_bytes: int = 0  # of memory; not stored
     one_call: bool = False
+    lost: Written | None = None  # what it had written when it lost a race
 
 
 def txn_time_ms(txn_id: str) -> int:

@@ -9,7 +9,7 @@ from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from metaservice.core import limits
-from metaservice.core.commit.transaction import Txn, TxnState
+from metaservice.core.commit.transaction import Txn, TxnState, Written
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import CommitSummary, Conflict, Live, Principal, Rule, TableCommit
@@ -203,7 +203,12 @@ def transaction(txn: Txn) -> transaction_pb2.Transaction:
         adopted_by=txn.adopted_by,
         adopt_from=txn.adopt_from,
         registered_files=txn.files,
+        lost=written(txn.lost) if txn.lost is not None else None,
     )
+
+
+def written(lost: Written) -> transaction_pb2.WrittenFiles:
+    return transaction_pb2.WrittenFiles(files=lost.files, rows=lost.rows, bytes=lost.size_bytes)
 
 
 def table(view: TableView, meta: TableMeta | None = None, *, has_imports: bool = False) -> catalog_pb2.Table:

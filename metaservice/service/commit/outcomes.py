@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from metaservice.core import limits
 from metaservice.core.commit.rebase import Author
-from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, end
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, Written, end
 from metaservice.core.table.model import Advice, Change, Conflict, Footprint, Live, Operation, TableCommit
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.snapshots import TableState, rows_of
 from metaservice.store import keys
 from metaservice.store.external_files import end_import, put_import
 from metaservice.store.records.branches import Fork, encode_declared
@@ -30,6 +30,8 @@ class Outcomes:
         end(txn, TxnEvent.LOSE, self._clocks.now_us())
         txn.conflict = conflict
         txn.adoptable = conflict.advice is Advice.RESUBMIT
+        written = [entry for change in changes for entry in change.adds]
+        txn.lost = Written(len(written), rows_of(written), sum(entry.size_bytes for entry in written))
         if txn.adoptable:
             for change in changes:
                 mine = txn.tables[change.table_id]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable, Written
 from metaservice.core.table.model import Advice, Conflict, Footprint, Operation, Principal, Rule
 from protos.laketx.storage.v1 import records_pb2 as pb
 
@@ -48,6 +48,9 @@ def _encode_lost(record: pb.TransactionRecord, txn: Txn) -> None:
     record.adoptable = txn.adoptable
     if txn.conflict is not None:
         record.conflict.CopyFrom(_conflict_record(txn.conflict))
+    if txn.lost is not None:
+        record.lost.files, record.lost.rows, record.lost.bytes = txn.lost.files, txn.lost.rows, txn.lost.size_bytes
+        record.lost.SetInParent()
 
 
 def _conflict_record(conflict: Conflict) -> pb.ConflictRecord:
@@ -90,6 +93,10 @@ def _conflict_from(record: pb.ConflictRecord) -> Conflict:
     )
 
 
+def _written_from(record: pb.WrittenRecord) -> Written:
+    return Written(record.files, record.rows, record.bytes)
+
+
 def decode_txn(raw: bytes) -> Txn:
     record = pb.TransactionRecord.FromString(raw)
     if record.one_call:
@@ -124,4 +131,5 @@ def decode_txn(raw: bytes) -> Txn:
         adoptable=record.adoptable,
         files=record.files,
         staged_files=record.one_call,
+        lost=_written_from(record.lost) if record.HasField("lost") else None,
     )

@@ -755,6 +755,7 @@ class Transaction(_message.Message):
     REGISTERED_FILES_FIELD_NUMBER: _builtins.int
     LEASE_LEFT_MS_FIELD_NUMBER: _builtins.int
     DOOMED_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """Its id."""
     state: Global___TransactionState.ValueType
@@ -797,6 +798,12 @@ class Transaction(_message.Message):
         Absent: no conflict is known yet.
         """
 
+    @_builtins.property
+    def lost(self) -> Global___WrittenFiles:
+        """Set in state CONFLICT: what it had written when it lost, registered or given with the commit. Absent: it lost to a
+        service that didn't count this.
+        """
+
     def __init__(
         self,
         *,
@@ -815,16 +822,47 @@ class Transaction(_message.Message):
         registered_files: _builtins.int = ...,
         lease_left_ms: _builtins.int | None = ...,
         doomed: _common_pb2.Conflict | None = ...,
+        lost: Global___WrittenFiles | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_left_ms", b"_lease_left_ms", "committed", b"committed", "conflict", b"conflict", "doomed", b"doomed", "lease_left_ms", b"lease_left_ms", "principal", b"principal"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_left_ms", b"_lease_left_ms", "committed", b"committed", "conflict", b"conflict", "doomed", b"doomed", "lease_left_ms", b"lease_left_ms", "lost", b"lost", "principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_left_ms", b"_lease_left_ms", "abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adopted_by", b"adopted_by", "begin_time_us", b"begin_time_us", "commit_message", b"commit_message", "committed", b"committed", "conflict", b"conflict", "doomed", b"doomed", "end_time_us", b"end_time_us", "lease_left_ms", b"lease_left_ms", "principal", b"principal", "registered_files", b"registered_files", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_left_ms", b"_lease_left_ms", "abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adopted_by", b"adopted_by", "begin_time_us", b"begin_time_us", "commit_message", b"commit_message", "committed", b"committed", "conflict", b"conflict", "doomed", b"doomed", "end_time_us", b"end_time_us", "lease_left_ms", b"lease_left_ms", "lost", b"lost", "principal", b"principal", "registered_files", b"registered_files", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lease_left_ms: _TypeAlias = _typing.Literal["lease_left_ms"]  # noqa: Y015
     _WhichOneofArgType__lease_left_ms: _TypeAlias = _typing.Literal["_lease_left_ms", b"_lease_left_ms"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lease_left_ms) -> _WhichOneofReturnType__lease_left_ms | None: ...
 
 Global___Transaction: _TypeAlias = Transaction  # noqa: Y015
+
+@_typing.final
+class WrittenFiles(_message.Message):
+    """Files that a transaction wrote."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILES_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    files: _builtins.int
+    """Data files and delete sets."""
+    rows: _builtins.int
+    """Rows in the data files."""
+    bytes: _builtins.int
+    """Bytes of all."""
+    def __init__(
+        self,
+        *,
+        files: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "files", b"files", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WrittenFiles: _TypeAlias = WrittenFiles  # noqa: Y015
 
 @_typing.final
 class GetTransactionRequest(_message.Message):

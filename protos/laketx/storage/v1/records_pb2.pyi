@@ -932,6 +932,7 @@ class TransactionRecord(_message.Message):
     PROPERTIES_FIELD_NUMBER: _builtins.int
     ADOPTABLE_FIELD_NUMBER: _builtins.int
     ONE_CALL_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """Its id."""
     state: _builtins.int
@@ -980,6 +981,10 @@ class TransactionRecord(_message.Message):
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Free-form."""
 
+    @_builtins.property
+    def lost(self) -> Global___WrittenRecord:
+        """What it had written, if it lost; absent: it lost before this was counted."""
+
     def __init__(
         self,
         *,
@@ -1003,14 +1008,45 @@ class TransactionRecord(_message.Message):
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         adoptable: _builtins.bool = ...,
         one_call: _builtins.bool = ...,
+        lost: Global___WrittenRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict", "lost", b"lost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adoptable", b"adoptable", "adopted_by", b"adopted_by", "begin_digest", b"begin_digest", "begin_us", b"begin_us", "client", b"client", "commit_digest", b"commit_digest", "commit_time_us", b"commit_time_us", "conflict", b"conflict", "end_us", b"end_us", "files", b"files", "message", b"message", "one_call", b"one_call", "outcomes", b"outcomes", "principal", b"principal", "properties", b"properties", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adoptable", b"adoptable", "adopted_by", b"adopted_by", "begin_digest", b"begin_digest", "begin_us", b"begin_us", "client", b"client", "commit_digest", b"commit_digest", "commit_time_us", b"commit_time_us", "conflict", b"conflict", "end_us", b"end_us", "files", b"files", "lost", b"lost", "message", b"message", "one_call", b"one_call", "outcomes", b"outcomes", "principal", b"principal", "properties", b"properties", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TransactionRecord: _TypeAlias = TransactionRecord  # noqa: Y015
+
+@_typing.final
+class WrittenRecord(_message.Message):
+    """What a transaction that lost had written."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILES_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    files: _builtins.int
+    """Data files and delete sets."""
+    rows: _builtins.int
+    """Rows in the data files."""
+    bytes: _builtins.int
+    """Bytes of all."""
+    def __init__(
+        self,
+        *,
+        files: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "files", b"files", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WrittenRecord: _TypeAlias = WrittenRecord  # noqa: Y015
 
 @_typing.final
 class PinnedRecord(_message.Message):
