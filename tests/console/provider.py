@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.integration.certificates import Pair
 
 CLIENT = "laketx"
 SECRET = "s3cret: of the client/"
@@ -133,7 +136,8 @@ def drip(handler: BaseHTTPRequestHandler) -> None:
 
 
 @contextmanager
-def provider() -> Iterator[Provider]:
+def provider(certificate: Pair | None = None) -> Iterator[Provider]:
+    """Over TLS with a certificate, which has to be one for localhost."""
     made = Provider()
 
     class Handler(BaseHTTPRequestHandler):
@@ -144,6 +148,8 @@ def provider() -> Iterator[Provider]:
                 made.answers[parts.path](self)
             elif parts.path == "/.well-known/openid-configuration":
                 send(self, 200, json.dumps(made.discovery()).encode())
+            elif parts.path == "/favicon.ico":
+                send(self, 204, b"")
             elif parts.path == "/keys":
                 send(self, 200, json.dumps(keys()).encode())
             elif parts.path == PATHS["authorization"]:
@@ -165,7 +171,12 @@ def provider() -> Iterator[Provider]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    made.issuer = f"http://localhost:{server.server_port}"  # to a browser another site than the console, at 127.0.0.1
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate.cert, certificate.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    scheme = "http" if certificate is None else "https"
+    made.issuer = f"{scheme}://localhost:{server.server_port}"  # to a browser another site than the console's 127.0.0.1
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield made

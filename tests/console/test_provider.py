@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.console.provider import CLIENT, PATHS, Answer, Provider, provider, raw
+from tests.integration.certificates import Authority
 from tests.integration.odd_server import ODD_ANSWERS, drips, hangs, odd_server, said
 from worker.console import provider as asking
 from worker.console.provider import ProviderAwayError, ProviderError, ProviderSettings, challenge_of
@@ -33,13 +35,13 @@ def liar(opened: Provider, monkeypatch: pytest.MonkeyPatch) -> Provider:
     return opened
 
 
-def settings_of(liar: Provider, bearer: str = "id") -> ProviderSettings:
-    return ProviderSettings(liar.issuer, CLIENT, f"{HOME}/login/callback", bearer=bearer)
+def settings_of(liar: Provider, bearer: str = "id", ca_file: str = "") -> ProviderSettings:
+    return ProviderSettings(liar.issuer, CLIENT, f"{HOME}/login/callback", bearer=bearer, ca_file=ca_file)
 
 
-def redeem(liar: Provider, bearer: str = "id", nonce: str = "n") -> asking.Grant:
+def redeem(liar: Provider, bearer: str = "id", nonce: str = "n", ca_file: str = "") -> asking.Grant:
     """The tokens of somebody who logs in with the verifier v."""
-    made = asking.Provider(settings_of(liar, bearer))
+    made = asking.Provider(settings_of(liar, bearer, ca_file))
     asked = {"redirect_uri": made.settings.redirect_uri, "nonce": "n"}
     liar.codes["c"] = asked | {"user": "ana", "code_challenge": challenge_of("v"), "code_challenge_method": "S256"}
     return made.redeem("c", "v", nonce)
@@ -141,11 +143,21 @@ def test_what_a_provider_offers_has_to_be_safe(liar: Provider, document: dict[st
     assert liar.forms == []
 
 
-def test_the_access_token_is_the_bearer_where_the_settings_say_so(liar: Provider) -> None:
-    grant = redeem(liar, "access")
-    assert (grant.bearer, grant.subject) == ("opaque", "ana")
-    with pytest.raises(ProviderError, match="of another login"):
-        redeem(liar, "access", nonce="another")
+def test_the_access_token_is_the_bearer_where_the_settings_say_so(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    ca_file = str(authority.file)
+    with provider(authority.issue("provider")) as secure:
+        grant = redeem(secure, "access", ca_file=ca_file)
+        assert (grant.bearer, grant.subject) == ("opaque", "ana")
+        with pytest.raises(ProviderError, match="of another login"):
+            redeem(secure, "access", nonce="another", ca_file=ca_file)
+
+
+def test_an_id_token_is_signed_for_somebody_who_looks_or_comes_over_tls(liar: Provider) -> None:
+    """The service sees an access token alone, so that over plain http nobody would know who signed the ID token."""
+    with pytest.raises(ProviderAwayError, match="nobody would check the ID token's signature"):
+        redeem(liar, "access")
+    assert liar.forms == [], "no code was sent on"
 
 
 def test_a_renewed_token_is_of_the_same_person(liar: Provider) -> None:

@@ -1,8 +1,8 @@
 """The OpenID Connect provider that people log in with: what it offers, and the tokens that it gives for a code.
 
 Its answers are bytes from outside: bounded in size, depth and time, and whatever is wrong with one is a refusal in
-words. The signature of an ID token is not checked here: it comes from the provider itself, over TLS, and the service
-checks the token that it is shown.
+words. The signature of an ID token is not checked here: the token comes from the provider itself over TLS, which the
+specification takes in its place (OpenID Connect Core, 3.1.3.7), or it is what the service is shown, which checks it.
 """
 
 from __future__ import annotations
@@ -241,6 +241,8 @@ def offer_of(document: Mapping[str, Any], settings: ProviderSettings) -> Offer:
     if not isinstance(methods, list) or "S256" not in methods:
         raise ForeignUnusable("it doesn't offer PKCE with S256")
     authorization, token = _endpoint(document, "authorization_endpoint"), _endpoint(document, "token_endpoint")
+    if settings.bearer != "id" and not token.startswith("https:"):
+        raise ForeignUnusable("its token_endpoint is no https address: nobody would check the ID token's signature")
     end_session = _endpoint(document, "end_session_endpoint") if document.get("end_session_endpoint") else ""
     ways = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     in_form = isinstance(ways, list) and "client_secret_basic" not in ways and "client_secret_post" in ways
