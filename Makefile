@@ -90,6 +90,7 @@ docs: setup ## regenerate the documents that are made from code: references, tab
 	@$(PY) -m tools.gen_reference
 	@$(PY) -m tools.gen_errors
 	@$(PY) -m tools.gen_dashboards
+	@$(PY) -m tools.gen_console
 	@$(PY) -m tools.gen_licences
 	@$(PY) -m tools.gen_session
 	@$(PY) -m tools.gen_spark_internals

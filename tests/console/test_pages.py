@@ -42,6 +42,9 @@ def test_a_table_shows_its_figures_partitions_columns_and_how_to_read_it(owned: 
     assert "SELECT * FROM lake.shop.orders VERSION AS OF 15" in text
     assert "lake.table('shop.orders').to_arrow(version=15)" in text
     assert "laketx head shop.orders --version 15" in text
+    assert "CALL lake.system.restore(table => 'shop.orders', version => 15)" in text
+    assert "laketx tag create shop.orders name --version 15" in text
+    assert "lake.table('shop.orders').clone('shop.orders_clone', version=15)" in text
     assert "month-end : version 5, closed books" in text
     assert "day=2026-11-24: " in text
     assert "of the rows hidden" in text
@@ -210,6 +213,16 @@ def test_races_are_counted_by_pair_and_explained(owned: Owned) -> None:
     assert "Begin a new transaction with adopt_from" in race
     assert f"laketx why {owned.filled.lost}" in race
     assert "late arrivals" in race
+    assert re.search(r"INSERT INTO commits conflict this race conflict commits conflict", race), "the cell is lit"
+    assert "2 files written for nothing, 2 B with 2 rows" in text
+
+
+def test_each_check_leads_to_its_runbook(owned: Owned) -> None:
+    home, runbooks = owned.owner.page("/"), owned.owner.page("/runbooks")
+    anchors = set(re.findall(r'href="/runbooks#([^"]+)"', home))
+    assert {"laketxraceslost", "tasks-that-wait-or-fail"} <= anchors
+    assert [each for each in anchors if f'id="{each}"' not in runbooks] == []
+    assert "Do this first: laketx worker" in text_of(home)
 
 
 def test_branches_show_what_they_hold_and_what_a_merge_would_do(owned: Owned) -> None:
@@ -220,6 +233,25 @@ def test_branches_show_what_they_hold_and_what_a_merge_would_do(owned: Owned) ->
     preview = owned.owner.read("/branches/etl?preview=yes")
     assert "merges as they are" in preview
     assert owned.owner.get("/branches/none").status_code == 404
+    assert "shop.prices changed 1 0 +1" in owned.owner.read("/branches/etl?diff=yes")
+    assert "The branch keeps no file that main has no more" in owned.owner.read("/branches/etl?held=yes")
+
+
+def test_a_branch_begins_at_a_version_of_a_table(owned: Owned) -> None:
+    with connect(owned.folder) as lake:
+        table = lake.create_table("shop.branched", "id bigint")
+        for at in range(3):
+            table.append([{"id": at}])
+        page = f"/tables/{table.table_id}/versions/1"
+        fields = {"form_token": owned.owner.form_token(page), "name": "earlier"}
+        assert owned.owner.post(f"{page}/branch", fields).headers["location"] == "/branches/earlier"
+        assert lake.branch("earlier").table("shop.branched").to_arrow().to_pylist() == [{"id": 0}]
+        assert table.to_arrow().num_rows == 3, "the lake is as it was"
+        assert owned.owner.post(f"{page}/branch", fields).status_code == 409
+        missing = owned.owner.post(f"/tables/{table.table_id}/versions/99/branch", fields | {"name": "never"})
+        assert missing.status_code == 404
+        assert {branch.name for branch in lake.client.list_branches()} == {"etl", "earlier"}
+        lake.client.drop_branch("earlier")
 
 
 def test_a_branch_is_merged_once_it_is_confirmed(owned: Owned) -> None:
@@ -238,6 +270,7 @@ def test_retention_names_who_holds_the_horizon(owned: Owned) -> None:
     assert "laketx tag drop shop.orders month-end" in text
     assert "laketx cursor drop shop.orders billing" in text
     assert "etl keeps what main showed" in text
+    assert "keeps versions for 168 hours ( data.retain.hours ): now from version 0 on" in text
 
 
 def test_retention_shows_what_branches_and_views_keep(owned: Owned) -> None:
@@ -272,7 +305,10 @@ def test_table_services_show_tasks_and_what_would_run(owned: Owned) -> None:
     of_table = owned.owner.read(f"/services?table={owned.filled.orders}")
     assert "What would run now" in of_table
     assert re.search(r"minor compact shop.orders 14 \d+ → \d+ ", of_table)
-    assert "The service doesn't see scans" in of_table
+    assert re.search(r"a scan of everything since then reads \d+ files, -?\d.* and 40 rows less", of_table), (
+        "what a delete hid"
+    )
+    assert "A scan reads less by input \N{MINUS SIGN} output" in of_table
     assert "No table service has committed" in owned.owner.read(f"/services?table={owned.filled.items}")
 
 

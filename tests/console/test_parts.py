@@ -11,9 +11,10 @@ from worker.console.charts import heat, nice_top, paired_bars, scaled, stacked_b
 from worker.console.checks import Work, check_all, score
 from worker.console.guard import local_path
 from worker.console.home import COMMITTED, LOST, MINUTE_US, last_hour
-from worker.console.races import HOUR_US, HOURS, bars_of, heat_map, wasted
+from worker.console.race_rules import rules_of
+from worker.console.races import HOUR_US, HOURS, Waste, bars_of, heat_map, wasted
 from worker.console.sessions import SESSIONS_MAX, UNUSED_S, WHOLE_S, OwnerKey, Sessions
-from worker.console.tables import shell_word
+from worker.console.snippets import shell_word
 from worker.console.timeline import lanes_of
 
 NOW_US = 1_800_000_000_000_000
@@ -112,16 +113,19 @@ def test_wasted_work_is_of_the_hour_in_which_it_was_lost() -> None:
         return transaction_pb2.Transaction(
             begin_time_us=ended_us - open_s * 1_000_000,
             end_time_us=ended_us,
-            registered_files=files,
+            registered_files=1,
             adopted_by=adopted_by,
+            lost=transaction_pb2.WrittenFiles(files=files, rows=10 * files, bytes=100 * files),
         )
 
     ends = [(NOW_US, 90, 2, ""), (NOW_US, 10, 5, "another"), (NOW_US - 23 * HOUR_US, 1, 1, "")]
     hours = wasted([*(lost(*each) for each in ends), lost(NOW_US - 25 * HOUR_US, 9, 9)], NOW_US)
     assert len(hours) == HOURS
-    assert (hours[-1].count, hours[-1].seconds, hours[-1].files) == (2, 100, 2), "adopted files are not lost"
-    assert (hours[0].count, hours[0].seconds, hours[0].files) == (1, 1, 1)
+    assert hours[-1] == Waste(hours[-1].name, 2, 100, 2, 20, 200), "adopted files are not lost"
+    assert hours[0] == Waste(hours[0].name, 1, 1, 1, 10, 100)
     assert sum(hour.count for hour in hours) == 3
+    uncounted = transaction_pb2.Transaction(begin_time_us=NOW_US, end_time_us=NOW_US, registered_files=3)
+    assert wasted([uncounted], NOW_US)[-1].files == 3, "it lost before the service counted what it had written"
 
 
 def test_races_are_counted_by_pair() -> None:
@@ -129,6 +133,30 @@ def test_races_are_counted_by_pair() -> None:
     pairs = [(insert, insert), (update, insert), (update, insert)]
     counts = heat_map([common_pb2.Conflict(operation=loser, winner_operation=winner) for loser, winner in pairs])
     assert [[cell.count for cell in row] for row in counts.rows] == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "profile", "cell", "lit"),
+    [
+        ("OUTCOME_TABLE", "maxcompute", (1, 2), ["OUTCOME_TABLE"]),
+        ("OUTCOME_TABLE", "row_level", (1, 2), ["OUTCOME_TABLE"]),  # its profile was changed since
+        ("CONCURRENT_APPEND", "delta_serializable", None, ["CONCURRENT_APPEND"]),
+        ("CONCURRENT_ROW_CHANGE", "row_level", (1, 2), ["CONCURRENT_ROW_CHANGE"]),
+        ("METADATA_CHANGED", "", None, ["METADATA_CHANGED"]),
+    ],
+)
+def test_the_rule_of_a_race_is_lit(rule: str, profile: str, cell: tuple[int, int] | None, lit: list[str]) -> None:
+    conflict = common_pb2.Conflict(
+        rule=common_pb2.ConflictRule.Value(f"CONFLICT_RULE_{rule}"),
+        operation=common_pb2.OPERATION_UPDATE,
+        winner_operation=common_pb2.OPERATION_INSERT,
+    )
+    rules = rules_of(conflict, profile)
+    assert (rules.pairs and (rules.pairs.row, rules.pairs.column)) == cell
+    assert [each.name for each in rules.rules if each.is_lit] == lit
+    if rule == "OUTCOME_TABLE":
+        assert rules.pairs is not None
+        assert rules.pairs.outcomes[1][2] == "conflict"
 
 
 def test_a_race_has_both_on_one_axis() -> None:

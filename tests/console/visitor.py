@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -65,9 +66,9 @@ def console(
 class Visitor:
     """A browser without a screen: it keeps cookies, and follows nothing by itself."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, verify: bool = True) -> None:
         self.console = console
-        self.http = httpx.Client(base_url=console.url, timeout=ANSWER_S)
+        self.http = httpx.Client(base_url=console.url, timeout=ANSWER_S, verify=verify)
 
     def open(self, address: str) -> httpx.Response:
         return self.http.get(address)
@@ -76,8 +77,12 @@ class Visitor:
         return self.http.get(path, headers=options or None)
 
     def page(self, path: str) -> str:
-        """The page as HTML; it has to be there."""
+        """The page as HTML, once all of its figures are there; it has to be there."""
         answer = self.get(path)
+        until_s = time.monotonic() + ANSWER_S
+        while "data-pending" in answer.text and time.monotonic() < until_s:
+            time.sleep(0.05)
+            answer = self.get(path)
         assert answer.status_code == 200, (path, answer.status_code, answer.text[-400:])
         return answer.text
 

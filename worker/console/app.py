@@ -69,6 +69,7 @@ class Console:
             ("/views", views.show),
             ("/consumers", consumers.show),
             ("/retention", retention.show),
+            ("/runbooks", home.show_runbooks),
             ("/services", table_services.show),
         )
         changing: tuple[tuple[str, Page], ...] = (
@@ -77,6 +78,7 @@ class Console:
             ("/branches/{name}/merge", branches.merge),
             ("/branches/{name}/refresh", branches.refresh),
             ("/tables/{table_id}/tasks", table_services.request),
+            ("/tables/{table_id}/versions/{version}/branch", versions.branch),
             ("/tables/{table_id}/versions/{version}/clone", versions.clone),
             ("/tables/{table_id}/versions/{version}/restore", versions.restore),
             ("/tables/{table_id}/versions/{version}/tags", versions.tag),

@@ -7,7 +7,10 @@ from typing import Final
 from starlette.responses import RedirectResponse, Response
 
 from metaservice.cli.branch import refusal_of, refusals_of, what_changed, what_happened
-from metaservice.client import DeniedError
+from metaservice.client import DeniedError, MetaServiceError
+from metaservice.client.branch_diff import diff_branch
+from metaservice.client.branch_holds import branch_holds
+from worker.console.branch_graph import draw_branches
 from worker.console.rendering import path_text
 from worker.console.visits import PageError, Shown, Visit, number_of, taken
 
@@ -15,11 +18,17 @@ BRANCHES_MAX: Final = 200
 TABLES_SHOWN: Final = 500
 DAY_MS: Final = 86_400_000
 DAYS_MAX: Final = 366
+HAS_CHILDREN: Final = "BRANCH_HAS_CHILDREN"
 
 
 def show_all(visit: Visit) -> Shown:
     branches, has_more = taken(visit.client.list_branches(), BRANCHES_MAX)
-    facts = {"branches": branches, "has_more": has_more, "now_us": visit.now_us}
+    facts = {
+        "branches": branches,
+        "has_more": has_more,
+        "graph": draw_branches(branches, visit.now_us),
+        "now_us": visit.now_us,
+    }
     return Shown("branches.html", facts, live="/live/service")
 
 
@@ -27,14 +36,22 @@ def show(visit: Visit) -> Shown:
     """A branch, and what a merge would do now. The preview changes nothing."""
     answer = visit.client.get_branch(visit.part("name"))
     listed = visit.client.list_table_page(branch=answer.branch.name, page_size=TABLES_SHOWN)
-    preview, denied = None, False
+    preview, hindrance = None, ""
     if visit.text("preview"):
         try:
             preview = visit.client.merge_branch(answer.branch.name, validate_only=True)
         except DeniedError:
-            denied = True
+            hindrance = "You have no right to write to the parent's tables, so you can't merge."
+        except MetaServiceError as error:
+            if error.reason != HAS_CHILDREN:
+                raise
+            hindrance = f"It can't be merged now: {error}."
+    held = branch_holds(visit.client, answer) if visit.text("held") else None
     facts = {
         "branch": answer.branch,
+        "diffs": diff_branch(visit.client, answer.branch.name) if visit.text("diff") else None,
+        "held": held,
+        "held_bytes": sum(table.size_bytes for table in held or ()),
         "tables": answer.tables[:TABLES_SHOWN],
         "names": answer.names,
         "what_changed": what_changed,
@@ -43,7 +60,7 @@ def show(visit: Visit) -> Shown:
         "left_out": max(len(answer.tables) - TABLES_SHOWN, 0),
         "changed": sum(what_happened(table) != "unchanged" for table in answer.tables),
         "preview": preview,
-        "denied": denied,
+        "hindrance": hindrance,
         "merged": visit.text("merged"),
         "refreshed": visit.text("refreshed"),
         "what_happened": what_happened,

@@ -17,18 +17,19 @@ LEASE_MS_MAX: Final = 4_000
 AHEAD_MS_MAX: Final = 60_000
 QUOTA_SHARE_MAX: Final = 0.9
 LOST_SHARE_MAX: Final = 0.5
+TASKS: Final = "tasks-that-wait-or-fail"
 LOST_COUNT_MIN: Final = 10  # so few transactions say nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: what was found, and what to do if that is bad. `runbook` is a section of docs/runbooks.md."""
+    """A check: what was found, and what to do if that is bad. `runbook` is the anchor of a section of the runbooks."""
 
     name: str
     is_good: bool
     finding: str
-    command: str = ""
-    runbook: str = ""
+    command: str
+    runbook: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +58,31 @@ def _service(status: admin_pb2.GetStatusResponse) -> Iterator[Check]:
         not status.read_only_reason,
         status.read_only_reason or "commits are taken",
         "make room on the service's disk",
-        "LakeTXReadOnly",
+        "laketxreadonly",
     )
     if status.role:
         is_led = bool(status.leader) and status.lease_age_ms <= LEASE_MS_MAX
         renewed = f"{status.leader or 'nobody'} leads, lease renewed {duration_text(status.lease_age_ms)} ago"
-        yield Check("Has a leader", is_led, renewed, "laketx status", "LakeTXNoLeader")
+        yield Check("Has a leader", is_led, renewed, "laketx status", "laketxnoleader")
         alive = [standby.address for standby in status.standbys if standby.alive]
         text = ", ".join(alive) or "nobody goes on when the leader ends"
-        yield Check("Has a standby", bool(alive), text, "laketx serve", "LakeTXNoStandby")
+        yield Check("Has a standby", bool(alive), text, "laketx serve", "laketxnostandby")
     room = f"{size_text(status.free_bytes)} free, {size_text(status.reserve_bytes)} kept back"
     is_roomy = status.free_bytes > 2 * status.reserve_bytes
-    yield Check("Has room", is_roomy, room, "laketx pins list", "LakeTXRoomEndsSoon")
+    yield Check("Has room", is_roomy, room, "laketx pins list", "laketxroomendssoon")
     near = [quota for quota in status.quotas if quota.used > QUOTA_SHARE_MAX * quota.limit]
     said = ", ".join(f"{quota.quota} {quota.used} of {quota.limit}" for quota in near) or "below nine tenths"
-    yield Check("Quotas have room", not near, said, "laketx status", "LakeTXQuotaNearlyUsed")
+    yield Check("Quotas have room", not near, said, "laketx status", "laketxquotanearlyused")
 
 
 def _clock_and_purge(status: admin_pb2.GetStatusResponse) -> Iterator[Check]:
     clock, purge, ahead = status.clock_hold_reason, status.purge_hold_reason, status.commit_times_ahead_ms
-    yield Check("Trusts the clock", not clock, clock or "no jump", "laketx clock confirm", "LakeTXClocksDisagree")
+    yield Check("Trusts the clock", not clock, clock or "no jump", "laketx clock confirm", "laketxclocksdisagree")
     times = f"{duration_text(ahead)} ahead of the clock" if ahead else "as the clock"
     yield Check(
-        "Commit times are right", ahead <= AHEAD_MS_MAX, times, "check the machine's clock", "LakeTXCommitTimesAhead"
+        "Commit times are right", ahead <= AHEAD_MS_MAX, times, "check the machine's clock", "laketxcommittimesahead"
     )
-    yield Check("Purge may run", not purge, purge or "nothing holds it", "laketx purge release", "LakeTXPurgeHeld")
+    yield Check("Purge may run", not purge, purge or "nothing holds it", "laketx purge release", "laketxpurgeheld")
 
 
 def _backups(backup: admin_pb2.BackupStatus) -> Iterator[Check]:
@@ -89,14 +90,14 @@ def _backups(backup: admin_pb2.BackupStatus) -> Iterator[Check]:
     if not backup.repository:
         return
     failure = f"{backup.failures} failures since the newest: {backup.error}" if backup.failures else "no failure"
-    yield Check("Backups are made", not backup.failures, failure, "laketx backup make", "LakeTXBackupLate")
+    yield Check("Backups are made", not backup.failures, failure, "laketx backup make", "laketxbackuplate")
     damage = backup.verify_problem
     yield Check(
         "Backups can be restored",
         not damage,
         damage or "no damage known",
         "laketx backup make --full",
-        "LakeTXBackupDamaged",
+        "laketxbackupdamaged",
     )
 
 
@@ -108,7 +109,7 @@ def _work(status: admin_pb2.GetStatusResponse, work: Work, now_us: int) -> Itera
         open_ms <= OPEN_MS_MAX,
         f"the oldest is open for {duration_text(open_ms)}" if begin_us else "none is open",
         "laketx txn list --state open",
-        "LakeTXTransactionOpenForLong",
+        "laketxtransactionopenforlong",
     )
     pin = f"the oldest for {duration_text(work.oldest_pin_ms)}" if work.oldest_pin_ms else "none is held"
     yield Check(
@@ -116,7 +117,7 @@ def _work(status: admin_pb2.GetStatusResponse, work: Work, now_us: int) -> Itera
         work.oldest_pin_ms <= PIN_MS_MAX,
         pin,
         "laketx pins list",
-        "LakeTXPinHeldForLong",
+        "laketxpinheldforlong",
     )
     cursor = f"the longest for {duration_text(work.oldest_cursor_ms)}" if work.oldest_cursor_ms else "there is none"
     yield Check(
@@ -124,7 +125,7 @@ def _work(status: admin_pb2.GetStatusResponse, work: Work, now_us: int) -> Itera
         work.oldest_cursor_ms <= CURSOR_MS_MAX,
         f"unused: {cursor}",
         "laketx cursor list",
-        "LakeTXCursorForgotten",
+        "laketxcursorforgotten",
     )
     share = work.lost / work.ended if work.ended else 0.0
     yield Check(
@@ -132,7 +133,7 @@ def _work(status: admin_pb2.GetStatusResponse, work: Work, now_us: int) -> Itera
         work.ended < LOST_COUNT_MIN or share <= LOST_SHARE_MAX,
         f"{work.lost} of the last {work.ended} transactions",
         "laketx txn list --state conflict",
-        "LakeTXRacesLost",
+        "laketxraceslost",
     )
     has_worker = not status.HasField("workers") or status.workers > 0 or not status.tasks_queued
     yield Check(
@@ -140,10 +141,12 @@ def _work(status: admin_pb2.GetStatusResponse, work: Work, now_us: int) -> Itera
         has_worker,
         f"waiting tasks: {status.tasks_queued}; workers: {status.workers}",
         "laketx worker",
+        TASKS,
     )
     yield Check(
         "Tasks succeed",
         not work.failed_tasks,
         f"failing again and again: {work.failed_tasks}",
         "laketx compaction list --state failed",
+        TASKS,
     )

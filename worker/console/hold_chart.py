@@ -41,14 +41,17 @@ class HoldChart:
 
     lanes: Sequence[tuple[str, float]]
     shapes: Sequence[Shape]
+    horizon: float  # where versions begin that need no holder
     ticks: Sequence[Tick]
     height: int
 
 
-def draw_holds(holds: Sequence[Hold], head: int) -> HoldChart:
+def draw_holds(holds: Sequence[Hold], horizon: int, head: int) -> HoldChart:
+    """`horizon`: the oldest version that the table's own time to retain keeps."""
     kinds = [kind for kind in KINDS if any(hold.kind == kind for hold in holds)]
     lanes = {kind: at * LANE + LANE / 2 for at, kind in enumerate(kinds)}
-    first = min((hold.version for hold in holds), default=head)
+    first = min((hold.version for hold in holds), default=horizon)
+    first = min(first, horizon)
     wide = WIDTH - LABEL_WIDTH - BAR
     shapes = []
     for hold in holds:
@@ -59,4 +62,6 @@ def draw_holds(holds: Sequence[Hold], head: int) -> HoldChart:
         shapes.append(Shape(x, lanes[hold.kind], width, hold.kind.replace(" ", "-"), text))
     versions = sorted({first, (first + head) // 2, head})
     ticks = [Tick(round(LABEL_WIDTH + scaled(each, first, head, wide), 2), f"{each:,}") for each in versions]
-    return HoldChart([(kind.split()[-1], y) for kind, y in lanes.items()], shapes, ticks, len(kinds) * LANE + LANE)
+    line = round(LABEL_WIDTH + scaled(horizon, first, head, wide), 2)
+    names = [(kind.split()[-1], y) for kind, y in lanes.items()]
+    return HoldChart(names, shapes, line, ticks, len(kinds) * LANE + LANE)

@@ -105,6 +105,11 @@ def show(visit: Visit) -> Shown:
     return Shown("home.html", facts, live="/live/service")
 
 
+def show_runbooks(_visit: Visit) -> Shown:
+    """The runbooks of all alarms, for who has no other copy at hand."""
+    return Shown("runbooks.html", {})
+
+
 def work_of(
     client: MetaClient,
     ended: Sequence[transaction_pb2.Transaction],

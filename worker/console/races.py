@@ -14,6 +14,7 @@ from metaservice.cli.why import ADVICE, winner_of
 from metaservice.client import DeniedError, MetaClient, NotFoundError
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from worker.console.charts import WIDTH, Bar, heat, scaled, stacked_bars
+from worker.console.race_rules import rules_of
 from worker.console.visits import PageError, Shown, TableNames, Visit, taken
 
 LOOKED_AT_MAX: Final = 2_000
@@ -48,30 +49,33 @@ class HeatMap:
     rows: Sequence[Sequence[Cell]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Waste:
-    """Transactions that lost in an hour: how long they were open, and files that they wrote for nothing."""
+    """Transactions that lost in an hour: how long they were open, and what they wrote for nothing."""
 
     name: str
-    count: int
-    seconds: float
-    files: int
+    count: int = 0
+    seconds: float = 0.0
+    files: int = 0
+    rows: int = 0
+    size: int = 0
 
 
 def wasted(lost: Sequence[transaction_pb2.Transaction], now_us: int) -> list[Waste]:
     """By the hour of their end, oldest first; the last hour is the one of now. Adopted files were not for nothing."""
     first = now_us // HOUR_US - HOURS + 1
-    counts, open_us, files = [0] * HOURS, [0] * HOURS, [0] * HOURS
+    hours = [Waste(to_second((first + at) * HOUR_US)[11:16]) for at in range(HOURS)]
     for each in lost:
         at = each.end_time_us // HOUR_US - first
         if 0 <= at < HOURS:
-            counts[at] += 1
-            open_us[at] += max(each.end_time_us - each.begin_time_us, 0)
-            files[at] += 0 if each.adopted_by else each.registered_files
-    return [
-        Waste(to_second((first + at) * HOUR_US)[11:16], counts[at], open_us[at] / 1_000_000, files[at])
-        for at in range(HOURS)
-    ]
+            hour = hours[at]
+            hour.count += 1
+            hour.seconds += max(each.end_time_us - each.begin_time_us, 0) / 1_000_000
+            if not each.adopted_by:
+                hour.files += each.lost.files if each.HasField("lost") else each.registered_files
+                hour.rows += each.lost.rows
+                hour.size += each.lost.bytes
+    return hours
 
 
 def looked_at(client: MetaClient, txn: transaction_pb2.Transaction) -> transaction_pb2.Transaction:
@@ -120,6 +124,8 @@ def show_all(visit: Visit) -> Shown:
         "top": top,
         "lost_seconds": sum(hour.seconds for hour in waste),
         "lost_files": sum(hour.files for hour in waste),
+        "lost_rows": sum(hour.rows for hour in waste),
+        "lost_bytes": sum(hour.size for hour in waste),
         "open": is_open,
         "more_open": more_open,
         "names": TableNames(client),
@@ -151,6 +157,7 @@ def show(visit: Visit) -> Shown:
         "commit": winner_of(visit.client, loser.conflict) if table is not None else None,
         "advice": ADVICE.get(loser.conflict.advice, ""),
         "bars": bars_of(loser, winner),
+        "rules": rules_of(loser.conflict, table.profile if table is not None else ""),
     }
     return Shown("race.html", facts)
 

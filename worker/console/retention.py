@@ -14,8 +14,9 @@ from metaservice.client import DeniedError, GoneError, InvalidError, MetaClient,
 from metaservice.shared.table_patterns import is_among
 from protos.laketx.v1 import catalog_pb2, transaction_pb2
 from worker.console.consumers import VIEW, kind_of
+from worker.console.history_strip import version_by
 from worker.console.hold_chart import Hold, HoldChart, draw_holds
-from worker.console.tables import shell_word
+from worker.console.snippets import shell_word
 from worker.console.visits import Shown, TableNames, Visit, taken
 
 EACH_MAX: Final = 1_000
@@ -23,6 +24,8 @@ TABLES_SHOWN: Final = 50
 HOLDERS_SHOWN: Final = 20
 BRANCH_TABLES_MAX: Final = 2_000  # that are looked at for branches
 BRANCH_HOLDS_MAX: Final = 100  # each costs a call
+RETAIN_HOURS: Final = 168  # where the table's property says nothing
+HOUR_US: Final = 3_600_000_000
 OPEN: Final = transaction_pb2.TRANSACTION_STATE_OPEN
 
 
@@ -47,6 +50,7 @@ class HeldTable:
     table: catalog_pb2.Table
     holders: list[Holder]
     left_out: int
+    retained: int  # the oldest version that is kept without a holder
 
     def command(self, holder: Holder) -> str:
         return holder.release.replace("{table}", shell_word(self.table.name))
@@ -62,7 +66,11 @@ class HeldTable:
     @property
     def chart(self) -> HoldChart:
         holds = [Hold(holder.version, holder.kind, holder.name) for holder in self.holders]
-        return draw_holds(holds, self.table.head_version)
+        return draw_holds(holds, self.retained, self.table.head_version)
+
+    @property
+    def retain_hours(self) -> int:
+        return retain_hours(self.table)
 
 
 def show(visit: Visit) -> Shown:
@@ -72,16 +80,16 @@ def show(visit: Visit) -> Shown:
     in_branches, is_cut = branch_holders(client, branches, visit.now_us)
     for holder in (*holders_of(client, names), *in_branches):
         by_table[holder.table_id].append(holder)
-    held = []
+    held: list[tuple[catalog_pb2.Table, list[Holder]]] = []
     for table_id, holders in by_table.items():
         table = names.table(table_id)
         behind = [each for each in holders if table is not None and each.version < table.head_version]
         if table is not None and behind:
             behind.sort(key=lambda holder: holder.version)
-            held.append(HeldTable(table, behind[:HOLDERS_SHOWN], max(len(behind) - HOLDERS_SHOWN, 0)))
-    held.sort(key=lambda each: -each.behind)
+            held.append((table, behind))
+    held.sort(key=lambda each: each[1][0].version - each[0].head_version)
     facts = {
-        "held": held[:TABLES_SHOWN],
+        "held": [held_table(client, table, behind, visit.now_us) for table, behind in held[:TABLES_SHOWN]],
         "left_out": max(len(held) - TABLES_SHOWN, 0),
         "branches": branches,
         "more_branches": more_branches,
@@ -90,6 +98,18 @@ def show(visit: Visit) -> Shown:
         "now_us": visit.now_us,
     }
     return Shown("retention.html", facts, live="/live/service")
+
+
+def held_table(client: MetaClient, table: catalog_pb2.Table, holders: list[Holder], now_us: int) -> HeldTable:
+    since_us = now_us - retain_hours(table) * HOUR_US
+    retained = max(version_by(client, table, since_us, 0), 0)
+    return HeldTable(table, holders[:HOLDERS_SHOWN], max(len(holders) - HOLDERS_SHOWN, 0), retained)
+
+
+def retain_hours(table: catalog_pb2.Table) -> int:
+    """How long the table keeps a version that is no longer the newest, whoever reads it."""
+    text = table.properties.get("data.retain.hours", "")
+    return int(text) if text.isdecimal() else RETAIN_HOURS
 
 
 def holders_of(client: MetaClient, names: TableNames) -> Iterator[Holder]:

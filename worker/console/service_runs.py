@@ -36,6 +36,25 @@ class ServiceRun:
         files = f"{commit.files_removed:,} files in, {commit.files_added:,} out"
         return f"{what} of {self.table_name}, {to_second(commit.commit_time_us)} UTC: {files}"
 
+    @property
+    def saved(self) -> Saved:
+        """What a scan of everything reads less by this run, until later commits replace its files."""
+        commit = self.commit
+        return Saved(
+            commit.files_removed - commit.files_added,
+            commit.bytes_removed - commit.bytes_added,
+            commit.rows_removed - commit.rows_added,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Input minus output; below 0: a scan reads more, as after a clustering that wrote smaller files."""
+
+    files: int
+    size: int
+    rows: int
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceRuns:
@@ -48,6 +67,7 @@ class ServiceRuns:
     files_out: int
     bytes_in: int
     bytes_out: int
+    saved: Saved
 
 
 def runs_of_table(client: MetaClient, table: catalog_pb2.Table) -> ServiceRuns:
@@ -92,4 +112,9 @@ def summed(runs: Sequence[ServiceRun]) -> ServiceRuns:
         sum(commit.files_added for commit in commits),
         sum(commit.bytes_removed for commit in commits),
         sum(commit.bytes_added for commit in commits),
+        Saved(
+            sum(run.saved.files for run in runs),
+            sum(run.saved.size for run in runs),
+            sum(run.saved.rows for run in runs),
+        ),
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Generic, TypeVar
 
 from protos.laketx.v1 import catalog_pb2
 
 SUMMARIES_MAX: Final = 100
+MAKERS: Final = 4  # threads that make summaries
 
 Summary = TypeVar("Summary")
 Key = tuple[str, int, int]
@@ -21,18 +23,41 @@ class TableSummaries(Generic[Summary]):
     def __init__(self, most: int = SUMMARIES_MAX) -> None:
         self._most = most
         self._kept: OrderedDict[Key, Summary] = OrderedDict()
+        self._under_way: dict[Key, Future[Summary]] = {}
+        self._makers = ThreadPoolExecutor(MAKERS, "laketx-console-summary")
         self._mutex = threading.Lock()
 
-    def of(self, table: catalog_pb2.Table, make: Callable[[], Summary]) -> Summary:
-        """The summary of a table's newest version. The commit's time tells versions of a restored store apart."""
+    def of(self, table: catalog_pb2.Table, make: Callable[[], Summary], within_s: float) -> Summary | None:
+        """The summary of a table's newest version; None if it takes longer: ask again, it is being made.
+
+        The commit's time tells versions of a restored store apart.
+        """
         key = table.table_id, table.head_version, table.head_commit_time_us
         with self._mutex:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        made = make()
-        with self._mutex:
-            self._kept[key] = made
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return made
+            making = self._under_way.get(key)
+            is_own = making is None
+            if making is None:
+                making = self._under_way[key] = self._makers.submit(self._make, key, make)
+        try:
+            return making.result(within_s)
+        except Exception as error:
+            if not making.done():
+                return None
+            if is_own or isinstance(error, TimeoutError):
+                raise
+            return self.of(table, make, within_s)  # the call of another visitor failed: this one has other rights
+
+    def _make(self, key: Key, make: Callable[[], Summary]) -> Summary:
+        try:
+            made = make()
+            with self._mutex:
+                self._kept[key] = made
+                while len(self._kept) > self._most:
+                    self._kept.popitem(last=False)
+            return made
+        finally:
+            with self._mutex:
+                del self._under_way[key]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.console.charts import WIDTH
 from worker.console.rendering import noun_text
+from worker.console.snippets import snippets_of
 from worker.console.table_summaries import TableSummaries
 from worker.console.tree_map import TILES_MAX, Item, Tile, tree_map
 from worker.console.visits import Shown, Visit, taken
@@ -26,10 +26,9 @@ PARTITIONS_SHOWN: Final = 25
 SCHEMAS_MAX: Final = 50
 TAGS_MAX: Final = 50
 FILE_BYTES_TARGET: Final = 128 << 20  # where the table's property says nothing
-PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_.@-]+")
 SMALL_SHARE: Final = 0.5  # of the target: smaller files are small
 FEW_FILES: Final = 4  # so few small files are no reason to compact
+OVERVIEW_S: Final = 0.25  # the page is shown without figures that take longer, and asks again
 
 
 @dataclass(slots=True)
@@ -131,7 +130,7 @@ def search(client: MetaClient, namespace: str, sought: str, page_token: str) -> 
 
 def show(visit: Visit) -> Shown:
     table, client = visit.table(), visit.client
-    overview = OVERVIEWS.of(table, lambda: overview_of(client, table))
+    overview = OVERVIEWS.of(table, lambda: overview_of(client, table), OVERVIEW_S)
     schemas, more_schemas = taken(client.list_schemas(table.table_id), SCHEMAS_MAX)
     tags, more_tags = taken(client.list_tags(table.table_id), TAGS_MAX)
     facts = {
@@ -142,7 +141,7 @@ def show(visit: Visit) -> Shown:
         "tags": tags,
         "more_tags": more_tags,
         "tab": "overview",
-        "snippets": snippets(table, table.head_version),
+        "snippets": snippets_of(table, table.head_version),
         "target": file_bytes_target(table),
         "now_us": visit.now_us,
     }
@@ -202,22 +201,6 @@ def item_of(part: Part, name: str) -> Item:
         f"{part.small_share:.0%} of them small, {part.hidden_share:.0%} of the rows hidden"
     )
     return Item(part.size, part.untidy, name, size, text)
-
-
-def snippets(table: catalog_pb2.Table, version: int) -> list[tuple[str, str]]:
-    """The same read for three tools, to copy."""
-    quoted = ".".join(
-        part if PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in table.name.split(".")
-    )
-    return [
-        ("SQL", f"SELECT * FROM lake.{quoted} VERSION AS OF {version}"),  # noqa: S608 - a text to copy
-        ("Python", f"lake.table({table.name!r}).to_arrow(version={version})"),
-        ("Command", f"laketx head {shell_word(table.name)} --version {version}"),
-    ]
-
-
-def shell_word(text: str) -> str:
-    return text if PLAIN_WORD.fullmatch(text) else "'" + text.replace("'", "'\\''") + "'"
 
 
 def rows_by_partition(entries: Iterable[common_pb2.LiveEntry], types: dict[str, str]) -> dict[str, tuple[int, int]]:

@@ -19,7 +19,8 @@ from worker.arrow.scan.version_rows import VersionRows
 from worker.base.errors import InputError
 from worker.connection.table_view import TableView
 from worker.console.rendering import NONE, path_text
-from worker.console.tables import rows_by_partition, snippets
+from worker.console.snippets import snippets_of
+from worker.console.tables import rows_by_partition
 from worker.console.visits import PageError, Shown, Visit, number_of
 from worker.formats.text_values import cells, columns_of
 
@@ -30,6 +31,7 @@ PARTITIONS_SHOWN: Final = 100
 NO_WAREHOUSE: Final = "The console was started without --warehouse, so it can't open files."
 COMMITS_MAX: Final = 1_000
 TAGS_MAX: Final = 1_000
+COMMENT_CHARS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def show(visit: Visit) -> Shown:
         "version": version,
         "difference": difference,
         "tags": [each for each in islice(visit.client.list_tags(table.table_id), TAGS_MAX) if each.version == number],
-        "snippets": snippets(table, number),
+        "snippets": snippets_of(table, number),
         "tab": "timeline",
     }
     return Shown("version.html", facts)
@@ -101,16 +103,37 @@ def clone(visit: Visit) -> Response:
     return RedirectResponse(path_text(f"/tables/{made.table_id}"), 303)
 
 
+def branch(visit: Visit) -> Response:
+    """Makes a branch on which the table is as it was at the version; if it can't be, there is no branch."""
+    table, number = visit.table(), version_of(visit)
+    find_version(visit.client, table.table_id, number)
+    comment = f"{table.name} at version {number}"[:COMMENT_CHARS_MAX]
+    made = visit.client.create_branch(visit.form.get("name", "").strip(), comment=comment)
+    try:
+        begun = visit.client.get_table(name=f"{table.name}@{made.name}")
+        if number < table.head_version:
+            commit_restore(visit.client, begun, number)
+    except BaseException:
+        visit.client.drop_branch(made.name)
+        raise
+    return RedirectResponse(path_text(f"/branches/{made.name}"), 303)
+
+
 def restore(visit: Visit) -> Response:
     """Commits the rows of the version as a new version; a lost race changes nothing."""
     table, number = visit.table(), version_of(visit)
     if visit.form.get("confirm") != table.name:
         raise PageError(400, "The restore was not confirmed", "Type the name of the table into the field.")
+    restored = commit_restore(visit.client, table, number)
+    return RedirectResponse(path_text(f"/tables/{table.table_id}/versions/{restored}"), 303)
+
+
+def commit_restore(client: MetaClient, table: catalog_pb2.Table, number: int) -> int:
+    """The version that has the rows of another one."""
     intent = transaction_pb2.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_RESTORE)
     change = common_pb2.Change(table_id=table.table_id, scope=common_pb2.Scope(all=True), restore_version=number)
-    with visit.client.begin([intent], commit_message=f"restore version {number}") as txn:
-        restored = txn.commit([change]).tables[0].version
-    return RedirectResponse(path_text(f"/tables/{table.table_id}/versions/{restored}"), 303)
+    with client.begin([intent], commit_message=f"restore version {number}") as txn:
+        return txn.commit([change]).tables[0].version
 
 
 def show_comparison(visit: Visit) -> Shown:
@@ -198,7 +221,7 @@ def show_rows(visit: Visit) -> Shown:
         "table": table,
         "version": version,
         "tab": "rows",
-        "snippets": snippets(table, version),
+        "snippets": snippets_of(table, version),
         "rows": [],
         "columns": [],
         "most": ROWS_SHOWN,

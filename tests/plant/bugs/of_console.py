@@ -72,6 +72,35 @@ BUGS: Final = (
         own_tests=("tests/console/test_pages.py", "-k", "files_show"),
     ),
     Bug(
+        "the console takes an ID token over plain http that nobody checks",
+        CONSOLE + "provider.py",
+        (('    if settings.bearer != "id" and not token.startswith("https:"):\n', "    if False:\n"),),
+        own_tests=("tests/console/test_provider.py", "-k", "over_tls"),
+    ),
+    Bug(
+        "the console lights the cell of another race",
+        CONSOLE + "race_rules.py",
+        (("(conflict.winner_operation, conflict.operation)", "(conflict.operation, conflict.winner_operation)"),),
+        own_tests=("tests/console/test_parts.py", "-k", "is_lit"),
+    ),
+    Bug(
+        "a branch that the console makes at a version has the newest rows",
+        CONSOLE + "versions.py",
+        (("        if number < table.head_version:\n", "        if number > table.head_version:\n"),),
+        own_tests=("tests/console/test_pages.py", "-k", "begins_at_a_version"),
+    ),
+    Bug(
+        "the failure of one visitor's call is shown to another one",
+        CONSOLE + "table_summaries.py",
+        (
+            (
+                "            if is_own or isinstance(error, TimeoutError):\n                raise\n",
+                "            raise\n",
+            ),
+        ),
+        own_tests=("tests/console/test_table_summaries.py", "-k", "of_another"),
+    ),
+    Bug(
         "the console calls a view fresh whose source has a new commit",
         CONSOLE + "views.py",
         (("max(parent.head_version - read_to, 0)", "0"),),
@@ -98,7 +127,7 @@ BUGS: Final = (
     Bug(
         "the console counts adopted files as wasted work",
         CONSOLE + "races.py",
-        (("files[at] += 0 if each.adopted_by else each", "files[at] += each"),),
+        (("            if not each.adopted_by:\n", "            if each:\n"),),
         own_tests=("tests/console/test_parts.py", "-k", "wasted"),
     ),
 )

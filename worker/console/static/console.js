@@ -28,6 +28,11 @@ function isEdited(main) {
   );
 }
 
+// Figures that take long are missing at first.
+function isPending() {
+  return document.querySelector("main [data-pending]") !== null;
+}
+
 let busy = false;
 let again = false;
 let waits = false; // for the end of an edit
@@ -56,7 +61,7 @@ async function refresh() {
   } finally {
     setTimeout(() => {
       busy = false;
-      if (again) refresh();
+      if (again || isPending()) refresh();
     }, PAUSE_MS);
   }
 }
@@ -129,4 +134,6 @@ document.addEventListener("focusout", () => {
   if (waits) setTimeout(refresh, 0);
 });
 
+document.querySelector(".pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 if (address && state) listen();
+if (isPending()) setTimeout(refresh, PAUSE_MS / 2);
