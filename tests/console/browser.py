@@ -95,6 +95,23 @@ class Browser:
             time.sleep(0.02)
         raise TimeoutError(f"{condition}: {self.run('document.body.innerText')[:500]}")
 
+    def reload(self) -> None:
+        """Loads the page anew, and waits until it is there."""
+        self.run("window.isBefore = true")
+        self.call("Page.reload")
+        self.wait("document.readyState === 'complete' && !window.isBefore")
+
+    def forget(self) -> None:
+        """As a browser that was never here: no cookies, and nothing noted."""
+        self.call("Network.clearBrowserCookies")
+        self.requests.clear()
+        self.problems.clear()
+
+    def press_tabs(self, count: int) -> None:
+        """Moves the focus on so often, without an answer in between."""
+        for _ in range(count):
+            self.call("Input.dispatchKeyEvent", type="rawKeyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+
     def press(self, key: str) -> None:
         for kind in ("keyDown", "keyUp"):
             text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
@@ -115,7 +132,7 @@ class Browser:
         path.write_bytes(base64.b64decode(answer["data"]))
 
 
-KEYS: Final = {"Tab": 9, "Enter": 13, "Escape": 27}
+KEYS: Final = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40}
 
 
 @contextmanager

@@ -9,9 +9,20 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.play import new_uuid7
+from tests.console.browser import Browser, browser, find_chromium
 from tests.console.lake import Filled, fill
 from tests.console.visitor import Console, Visitor, console
 from tests.integration.callers import Guarded, append, create, guarded
+
+
+@pytest.fixture(scope="session")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests: it takes seconds to start."""
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("Chromium is not installed; Debian: apt-get install chromium")
+    with browser(chromium, tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
 
 
 @dataclass(frozen=True)

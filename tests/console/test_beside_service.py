@@ -87,22 +87,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_the_console_starts_and_ends_with_the_service(tmp_path: Path, how: signal.Signals) -> None:
-    with beside(tmp_path) as pair:
-        with httpx.Client() as visitor:
-            assert visitor.get(pair.console).status_code == 200
-            home = visitor.get(pair.console.partition("/open")[0])
-            assert home.status_code == 200
-            assert "Health" in home.text
-        (started,) = pair.events("console_started")
-        pair.process.send_signal(how)
-        assert pair.process.wait(WAIT_S) == (0 if how == signal.SIGTERM else -signal.SIGKILL)
-        wait_for(lambda: is_gone(started["pid"]))
-        assert pair.events("console_ended") == []
-
-
-def test_a_console_that_ends_is_said_and_started_again_and_the_service_goes_on(tmp_path: Path) -> None:
+def test_a_console_that_ends_is_started_again_and_ends_with_the_service(tmp_path: Path) -> None:
     with beside(tmp_path) as pair:
         (started,) = pair.events("console_started")
         os.kill(started["pid"], signal.SIGKILL)
@@ -110,8 +95,24 @@ def test_a_console_that_ends_is_said_and_started_again_and_the_service_goes_on(t
         (ended,) = pair.events("console_ended")
         assert (ended["exit_code"], ended["again_s"]) == (-signal.SIGKILL, 1.0)
         with MetaClient(pair.address) as client:
-            assert list(client.list_tables()) == []
-        assert httpx.get(pair.next_console()).status_code == 200
+            assert list(client.list_tables()) == [], "the service goes on"
+        console = pair.next_console()
+        with httpx.Client() as visitor:
+            assert visitor.get(console).status_code == 200
+            assert "Health" in visitor.get(console.partition("/open")[0]).text
+        _, again = pair.events("console_started")
+        pair.process.terminate()
+        assert pair.process.wait(WAIT_S) == 0
+        wait_for(lambda: is_gone(again["pid"]))
+        assert len(pair.events("console_ended")) == 1
+
+
+def test_the_console_ends_with_a_service_that_is_killed(tmp_path: Path) -> None:
+    with beside(tmp_path) as pair:
+        (started,) = pair.events("console_started")
+        pair.process.kill()
+        assert pair.process.wait(WAIT_S) == -signal.SIGKILL
+        wait_for(lambda: is_gone(started["pid"]))
 
 
 def test_tokens_and_tls_are_those_of_the_service(tmp_path: Path) -> None:

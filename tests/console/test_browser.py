@@ -11,91 +11,161 @@ import pyarrow as pa
 import pytest
 
 from laketx import connect
-from tests.console.browser import Browser, browser, find_chromium
+from tests.console.browser import Browser
 from tests.console.conftest import Owned, Shared
 from tests.console.visitor import console
 
-CHROMIUM = find_chromium()
 AXE = util.find_spec("axe_core_python")
 WIDTHS = ((1360, 900), (390, 844), (320, 568))  # the last one is 640 pixels at 200 % zoom
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; Debian: apt-get install chromium")
+VIEW = "shop.seen_days"
+COLOURS = ("color-contrast", "link-in-text-block")  # all that changes between light and dark
+VIOLATIONS = "answer => answer.violations.map(each => `${each.id}: ${each.nodes.slice(0, 3).map(node => node.html)}`)"
+REACHABLE = """
+window.reached = new Set();
+window.unseen = [];
+document.addEventListener('focusin', event => {
+  reached.add(event.target);
+  if (getComputedStyle(event.target).outlineStyle === 'none') unseen.push(event.target.outerHTML.slice(0, 200));
+});
+const all = document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]');
+window.expected = Array.from(all).filter(
+  each => each.getAttribute('tabindex') !== '-1' && each.type !== 'hidden' && each.checkVisibility(),
+);
+document.activeElement.blur();
+expected.length
+"""
+MISSED = "expected.filter(each => !reached.has(each)).map(each => each.outerHTML.slice(0, 200))"
+SHIFT = """
+new Promise(resolve => {
+  let shift = 0;
+  new PerformanceObserver(list => list.getEntries().forEach(entry => (shift += entry.value))).observe(
+    {type: 'layout-shift', buffered: true},
+  );
+  setTimeout(() => resolve(shift), 0);
+})
+"""
 
 
 @pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert CHROMIUM is not None
-    with browser(CHROMIUM, tmp_path_factory.mktemp("chromium")) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def page(owned: Owned, chrome: Browser) -> Browser:
-    """A browser of the owner."""
+def page(owned: Owned, chrome: Browser) -> Iterator[Browser]:
+    """The browser of the owner, whose lake has a view, too."""
+    with connect(owned.folder) as lake:
+        days = lake.create_table("shop.seen_by_day", "id bigint, day string")
+        days.append([{"id": 1, "day": "a"}])
+        view = lake.create_materialized_view(VIEW, "SELECT day, count(*) AS n FROM shop.seen_by_day GROUP BY day").table
+    chrome.forget()
     name, value = owned.owner.session_cookie
     chrome.call("Network.setCookie", name=name, value=value, url=owned.console.url, httpOnly=True, sameSite="Strict")
-    return chrome
+    yield chrome
+    with connect(owned.folder) as lake:
+        for table in (view, days):
+            lake.client.drop_table(table.table_id)
 
 
 def paths(owned: Owned) -> list[str]:
+    """Every page that the console has."""
     orders = f"/tables/{owned.filled.orders}"
     of_table = [orders + rest for rest in ("", "/timeline", "/files", "/rows", "/versions/13", "/compare?from=0&to=3")]
-    others = ["/", "/tables", "/races", f"/races/{owned.filled.lost}", "/branches", "/branches/etl?preview=yes"]
-    return [*of_table, *others, "/consumers", "/retention", f"/services?table={owned.filled.orders}"]
+    races = [
+        "/races",
+        f"/races/{owned.filled.lost}",
+        f"/races/{owned.filled.open}",
+        f"/races?table={owned.filled.orders}",
+    ]
+    branches = ["/branches", "/branches/etl?preview=yes&diff=yes&held=yes"]
+    services = ["/services", f"/services?table={owned.filled.orders}"]
+    return ["/", "/runbooks", "/tables", *of_table, *races, *branches, "/views", "/consumers", "/retention", *services]
 
 
-def test_every_page_fits_every_screen_and_asks_nobody_else(owned: Owned, page: Browser) -> None:
-    page.requests.clear()
-    page.problems.clear()
-    for path in paths(owned):
+def test_every_page_is_for_everybody(owned: Owned, page: Browser) -> None:
+    """It fits each screen, the keyboard reaches all of it, nothing moves; reload, back and forward lead there again."""
+    assert AXE is not None, "axe-core-python is not installed: run make setup"
+    assert AXE.submodule_search_locations is not None
+    script = (Path(AXE.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
+    before = ""
+    for path in [*paths(owned), "/"]:
+        page.resize(*WIDTHS[0])
         page.open(owned.console.url + path)
+        page.wait("!document.querySelector('main [data-pending]')")
+        title = page.run("document.title")
+        assert page.run(SHIFT) < 0.01, path
+        page.press_tabs(page.run(REACHABLE) + 1)
+        assert page.run(MISSED) == [], path
+        assert page.run("unseen") == [], (path, "what has the focus can be seen")
         for width, height in WIDTHS:
-            page.resize(width, height, dark=width == 390, motion=width != 320)
+            page.resize(width, height, motion=width != 320)
             wider = page.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wider <= 0, (path, width)
+        page.resize(*WIDTHS[0])
+        page.run(script + "; 0")
+        assert page.run(f"axe.run().then({VIOLATIONS})") == [], (path, "light")
+        page.resize(*WIDTHS[1], dark=True)
+        assert page.run(f"axe.run({{runOnly: {list(COLOURS)}}}).then({VIOLATIONS})") == [], (path, "dark")
+        page.reload()
+        assert page.run("document.title") == title, path
+        if before:
+            page.run("history.back()")
+            page.wait(f"document.readyState === 'complete' && document.title === {before!r}")
+            page.run("history.forward()")
+            page.wait(f"document.readyState === 'complete' && document.title === {title!r}")
+        before = title
     assert page.problems == []
     assert {address.split("/")[2] for address in page.requests} == {owned.console.host}
 
 
-@pytest.mark.skipif(AXE is None, reason="axe-core-python is not installed: run make setup")
-def test_axe_finds_nothing(owned: Owned, page: Browser) -> None:
+def test_a_page_that_is_not_there_is_for_everybody_too(owned: Owned, page: Browser) -> None:
     assert AXE is not None
     assert AXE.submodule_search_locations is not None
-    script = (Path(AXE.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
-    page.resize(1360, 900)
-    for path in [*paths(owned), "/nothing"]:
-        page.open(owned.console.url + path)
-        page.run(script + "; 0")
-        for dark in (False, True):
-            page.resize(1360, 900, dark=dark)
-            found = page.run(
-                "axe.run().then(answer => answer.violations.map(each => "
-                "each.id + ': ' + each.nodes.slice(0, 3).map(node => node.html).join(' | ')))"
-            )
-            assert found == [], (path, "dark" if dark else "light")
+    page.open(f"{owned.console.url}/nothing")
+    page.run((Path(AXE.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8") + "; 0")
+    assert page.run(f"axe.run().then({VIOLATIONS})") == []
+    page.problems.clear()  # a browser says of each 404 that it is one
 
 
-def test_the_keyboard_reaches_everything(owned: Owned, page: Browser) -> None:
+def test_the_keyboard_alone_opens_a_table(owned: Owned, page: Browser) -> None:
     page.resize(1360, 900)
     page.open(f"{owned.console.url}/tables")
     page.press("Tab")
     assert page.run("document.activeElement.textContent") == "Skip to the content"
     page.press("Enter")
     page.wait("document.activeElement.id === 'main'")
-    reached = []
-    for _ in range(14):
-        page.press("Tab")
-        reached.append(page.run("document.activeElement.id || document.activeElement.textContent"))
-    assert [each for each in ("q", "shop", "shop.orders") if each not in reached] == []
-    shown = page.run("getComputedStyle(document.activeElement).outlineStyle")
-    assert shown == "solid", "what has the focus can be seen"
     while page.run("document.activeElement.textContent") != "shop.orders":
         page.press("Tab")
     page.press("Enter")
     page.wait("document.querySelector('h1')?.textContent === 'shop.orders'")
-    page.call("Page.reload")
-    page.wait("document.readyState === 'complete' && document.querySelector('h1')?.textContent === 'shop.orders'")
     page.run("history.back()")
     page.wait("location.pathname === '/tables'")
+
+
+def test_the_keyboard_alone_changes_things(owned: Owned, page: Browser) -> None:
+    """A view is refreshed and verified; a task is queued and cancelled."""
+    page.open(f"{owned.console.url}/views")
+    for action, words in (("Refresh", "was up to its sources already"), ("Verify", "has the rows of its query")):
+        press(page, f"{action} {VIEW}")
+        page.wait(f"document.querySelector('[role=status].done')?.textContent.includes({words!r})")
+    page.reload()
+    page.wait("document.querySelector('[role=status].done')")
+    page.open(f"{owned.console.url}/services?table={owned.filled.orders}")
+    page.wait("document.querySelector('#kind')")
+    page.run("document.querySelector('#kind').focus()")
+    page.press("ArrowDown")
+    assert page.run("document.querySelector('#kind').value") == "major"
+    page.press("Tab")
+    page.press("Enter")
+    page.wait("document.querySelector('[role=status].done')?.textContent.includes('Queued')")
+    cancel = page.run("document.querySelector('td form button')?.getAttribute('aria-label')")
+    press(page, cancel)
+    page.wait("document.querySelector('[role=status].done')?.textContent.includes('Cancelled')")
+    assert page.problems == []
+
+
+def press(page: Browser, label: str) -> None:
+    """Goes on to a button by its label, and presses it."""
+    page.wait(f"document.querySelector('[aria-label=\"{label}\"]')")
+    page.run("document.querySelector('#main').focus()")
+    while page.run("document.activeElement.getAttribute('aria-label')") != label:
+        page.press("Tab")
+    page.press("Enter")
 
 
 def test_a_commit_is_shown_within_a_second(owned: Owned, page: Browser) -> None:

@@ -14,14 +14,13 @@ import httpx
 import pytest
 
 from metaservice.cli import command_line
-from tests.console.browser import browser, find_chromium
+from tests.console.browser import Browser
 from tests.console.provider import CLIENT, PATHS, SECRET, Provider, drip, hang, provider, raw
 from tests.console.visitor import Console, Visitor, console, text_of
 from tests.integration.callers import Guarded, guarded
 from tests.integration.service import free_address
 
 DISCOVERY = "/.well-known/openid-configuration"
-CHROMIUM = find_chromium()
 MOST_S = 60.0  # of a loaded machine; a provider that hangs is given up after 5 s
 
 
@@ -185,23 +184,34 @@ def test_a_token_is_renewed_before_it_is_over(door: Door) -> None:
     assert "ana" in visitor.read("/")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; Debian: apt-get install chromium")
-def test_a_browser_goes_to_another_site_and_back_in_and_out(door: Door, tmp_path: Path) -> None:
-    """Cookies that a browser would not send, and redirects that the policy of a page forbids, are no matter."""
-    assert CHROMIUM is not None
-    with browser(CHROMIUM, tmp_path) as chrome:
-        chrome.open(f"{door.console.url}/tables?q=a")
-        chrome.wait("location.pathname === '/login' && document.querySelector('a.button')")
-        chrome.run("document.querySelector('a.button').click()")
-        chrome.wait("location.pathname === '/tables' && location.search === '?q=a'")
-        chrome.wait("document.readyState === 'complete' && document.querySelector('.log-out button')")
-        assert "ana" in chrome.run("document.querySelector('.user').textContent")
-        assert chrome.run("document.cookie") == "", "no script can read a cookie"
-        chrome.run("document.querySelector('.log-out button').click()")
-        chrome.wait(f"location.href.startsWith('{door.provider.issuer}{PATHS['end_session']}')")
-        chrome.open(f"{door.console.url}/tables")
-        chrome.wait("location.pathname === '/login'")
-        assert chrome.problems == []
+def test_a_browser_goes_to_another_site_and_back_in_and_out(door: Door, chrome: Browser) -> None:
+    """By keyboard, with reload and back. Cookies that a browser would not send are no matter."""
+    is_there = (
+        "location.pathname === '/tables' && location.search === '?q=a' && document.querySelector('.log-out button')"
+    )
+    chrome.forget()
+    chrome.open(f"{door.console.url}/tables?q=a")
+    chrome.wait("location.pathname === '/login' && document.querySelector('a.button')")
+    while not chrome.run("document.activeElement.classList.contains('button')"):
+        chrome.press("Tab")
+    chrome.press("Enter")
+    chrome.wait(f"document.readyState === 'complete' && {is_there}")
+    assert "ana" in chrome.run("document.querySelector('.user').textContent")
+    assert chrome.run("document.cookie") == "", "no script can read a cookie"
+    chrome.reload()
+    chrome.wait(is_there)
+    chrome.run("history.back()")
+    chrome.wait(f"document.readyState === 'complete' && {is_there}")  # the login form sends on who is in
+    chrome.run("document.querySelector('.log-out button').focus()")
+    chrome.press("Enter")
+    chrome.wait(f"location.href.startsWith('{door.provider.issuer}{PATHS['end_session']}')")
+    chrome.open(f"{door.console.url}/tables")
+    chrome.wait("location.pathname === '/login'")
+    assert chrome.problems == []
+    assert {urlsplit(each).netloc for each in chrome.requests} == {
+        door.console.host,
+        urlsplit(door.provider.issuer).netloc,
+    }
 
 
 # -- codes and states of others
