@@ -164,3 +164,39 @@ def test_statements_of_materialized_views(
         spark.catalog.setCurrentCatalog("spark_catalog")
     with pytest.raises(CommandError, match="VIEW_STATEMENT_INVALID"):
         Shell(session("json"), spark, "json", None).run("SHOW MATERIALIZED VIEWS")
+
+
+def test_the_shell_carries_out_statements_of_periodic_tasks(
+    lake: Lake, spark: SparkSession, new_name: Callable[[], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = new_name().replace(".", "_")
+    lake.create_table(f"{space}.orders", "id bigint, day bigint").append([{"id": 1, "day": 1}, {"id": 2, "day": 1}])
+    lake.create_table(f"{space}.days", "day bigint, n bigint", primary_key=["day"])
+    spark.catalog.setCurrentCatalog(lake.as_catalog())
+    spark.sql(f"USE {space}")
+    shell = Shell(session("json"), spark, "json", None, lake)
+
+    def answers(statement: str) -> list[dict[str, object]]:
+        capsys.readouterr()
+        shell.run(statement)
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    insert = f"INSERT INTO lake.{space}.days SELECT day, count(*) FROM {space}.orders GROUP BY day"
+    try:
+        when = f"WHEN HAS_DATA('{space}.orders')"
+        assert answers(f"CREATE TASK totals SCHEDULE = '5 MINUTES' COMMENT = 'c' {when} AS {insert}") == []
+        [run] = answers("EXECUTE TASK totals")
+        assert (run["outcome"], run["rows"], run["version"]) == ("done", 1, 1)
+        assert answers("SELECT * FROM days") == [{"day": 1, "n": 2}]
+        assert answers("ALTER TASK totals SUSPEND") == []
+        [shown] = answers(f"SHOW TASKS IN {space}")
+        assert (shown["name"], shown["schedule"], shown["suspended"]) == (f"{space}.totals", "every 5 minutes", True)
+        assert answers("ALTER TASK totals SET SCHEDULE 'cron 0 9 * * *'") == answers("ALTER TASK totals RESUME") == []
+        [shown] = answers("DESC TASK totals")
+        assert (shown["schedule"], shown["statement"], shown["outcome"]) == ("cron 0 9 * * *", insert, "done")
+        assert [run["outcome"] for run in answers("SHOW HISTORY FOR TASK totals")] == ["done"]
+        with pytest.raises(CommandError, match="PERIODIC_STATEMENT_INVALID"):
+            shell.run("CREATE OR REPLACE TASK totals SCHEDULE EVERY HOUR AS SELECT 1")
+        assert answers(f"DROP TASK lake.{space}.totals") == answers("DROP TASK IF EXISTS totals") == []
+    finally:
+        spark.catalog.setCurrentCatalog("spark_catalog")
