@@ -14,6 +14,7 @@ COMMIT: Final = "dev.laketx.commit"
 CONFLICT: Final = "dev.laketx.conflict"
 GAP: Final = "dev.laketx.gap"
 BRANCH: Final = "dev.laketx.branch"
+LINEAGE: Final = "lineage"  # an event of OpenLineage, which is sent as it is
 ONE: Final = "application/cloudevents+json"
 BATCH: Final = "application/cloudevents-batch+json"
 Event = dict[str, Any]
@@ -53,6 +54,8 @@ def branch_gap_event(source: str, first: int, last: int, now_us: int) -> Event:
 
 def body_of(events: Sequence[Event], *, batched: bool) -> tuple[bytes, str]:
     """The body of a request in structured mode, and its content type."""
+    if LINEAGE in events[0]:
+        return json.dumps(events[0][LINEAGE], ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
     document = list(events) if batched else events[0]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(), BATCH if batched else ONE
 

@@ -45,6 +45,7 @@ class Target:
     timeout_s: float = 30.0
     dead_letters: str = ""
     insecure: bool = False
+    token: str = ""
 
 
 @dataclass(slots=True)
@@ -165,6 +166,8 @@ class Sender:
         moment = str(self._now_us() // 1_000_000)
         headers = {"Content-Type": f"{kind}; charset=utf-8", "User-Agent": "laketx-events", "webhook-id": name}
         headers["webhook-timestamp"] = moment
+        if self._target.token:
+            headers["Authorization"] = f"Bearer {self._target.token}"
         if self._target.secret:
             headers["webhook-signature"] = signature(self._target.secret, name, moment, body)
         return headers
@@ -192,6 +195,17 @@ def read_secret(path: str) -> bytes:
     if len(found) < 16:
         raise usage_failure("--secret-file: the secret has at least 16 bytes")
     return found
+
+
+def read_token(path: str) -> str:
+    """The first line of the file."""
+    try:
+        token = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise usage_failure(f"--token-file: {error}") from error
+    if not token.isascii() or len(token.split()) != 1:
+        raise usage_failure("--token-file: a token is one line without spaces")
+    return token
 
 
 def _is_encoded(text: bytes) -> bool:

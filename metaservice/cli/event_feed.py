@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from metaservice.cli.cloud_events import Event, branch_event, branch_gap_event, commit_event, conflict_event, gap_event
 from metaservice.cli.event_delivery import Sender
+from metaservice.cli.lineage_events import LineageEvents
 from metaservice.client import MetaClient, MetaServiceError, features
 from protos.laketx.v1 import admin_pb2, catalog_pb2, read_pb2, transaction_pb2
 
@@ -89,7 +90,9 @@ class Feed:
         branches: bool,
         note: Callable[[str], None],
         stopped: threading.Event,
+        lineage: str = "",
     ) -> None:
+        """With `lineage`, a namespace, commits alone are told, as events of OpenLineage."""
         self._client = client
         self._sender = sender
         self._name = name
@@ -97,12 +100,13 @@ class Feed:
         self._path = state_path
         self._keep_ms = keep_ms
         self._touch_s = keep_ms / 4_000
-        self._conflicts = conflicts
-        self._branches = branches and not patterns and client.offers(features.BRANCHES)
+        self._conflicts = conflicts and not lineage
+        self._branches = branches and not patterns and not lineage and client.offers(features.BRANCHES)
         self._note = note
         self._stopped = stopped
         status = client.get_status()
         self._source = f"urn:laketx:{status.history_epoch}"
+        self._lineage = LineageEvents(client, lineage, self._source) if lineage else None
         self._places: dict[str, Place] = {}
         self._dropped: set[str] = set()
         self._open: dict[str, None] = {}  # transactions that are older than a near look
@@ -205,10 +209,13 @@ class Feed:
         wanted = read_pb2.VersionFilter(from_version=first, to_version=last)
         found = {version.version: version for version in self._client.list_versions(table.table_id, wanted=wanted)}
         missing = [number for number in range(first, last + 1) if number not in found]
-        if missing:
+        if missing and self._lineage is None:
             yield self._gap(table, missing[0], missing[-1], "RETIRED")
         for number in sorted(found):
-            yield commit_event(self._source, table, found[number])
+            if self._lineage is not None:
+                yield self._lineage.event(table, found[number])
+            else:
+                yield commit_event(self._source, table, found[number])
 
     def _gap(self, table: catalog_pb2.Table, first: int, last: int, reason: str) -> Event:
         self._note(f"versions {first} to {last} of {table.name} are not there any more: {reason.lower()}")
@@ -219,7 +226,7 @@ class Feed:
         """Commits of a dropped table can't be read: those that were not told are told as a gap."""
         if place is None or table.table_id in self._dropped:
             return
-        if place.version < table.head_version:
+        if place.version < table.head_version and self._lineage is None:
             gap = self._gap(table, place.version + 1, table.head_version, "DROPPED")
             if not self._sender.send([gap]):
                 return

@@ -12,9 +12,9 @@ from typing import Final
 import click
 
 from metaservice.cli.command import command, group
-from metaservice.cli.event_delivery import Sender, Target, read_secret
+from metaservice.cli.event_delivery import Sender, Target, read_secret, read_token
 from metaservice.cli.event_feed import Feed
-from metaservice.cli.failures import CommandError, Exit
+from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.kinds import FILE, seconds, whole
 from metaservice.cli.output import Session
 from metaservice.client import ErrorKind, MetaServiceError
@@ -61,6 +61,10 @@ GROUP = group("events", "Send commits, conflicts and events of branches to other
 )
 @click.option("--no-conflicts", is_flag=True, help="Send no conflicts.")
 @click.option("--no-branches", is_flag=True, help="Send nothing of branches; --tables leaves them out, too.")
+@click.option(
+    "--openlineage", "lineage", metavar="NAMESPACE", default="", help="Send commits alone, as events of OpenLineage."
+)
+@click.option("--token-file", type=FILE, default="", help="File with a token that is sent as a bearer's.")
 @click.option("--insecure", is_flag=True, help="Allow http to another machine.")
 @click.option("--once", is_flag=True, help="End when everything up to now was sent.")
 def run_serve(
@@ -79,6 +83,8 @@ def run_serve(
     keep_s: float,
     no_conflicts: bool,
     no_branches: bool,
+    lineage: str,
+    token_file: str,
     insecure: bool,
     once: bool,
 ) -> None:
@@ -87,9 +93,13 @@ def run_serve(
     laketx events serve --to https://hooks.example.com/laketx --secret-file secret --tables 'shop.*'
     Commits of a table come in order. A repeated event has the same source and id. A cursor of each table stores the
     position and keeps unsent commits: run one such command for each receiver, each with a `--name` and a `--state`.
+    laketx events serve --to https://lineage.example.com/api/v1/lineage --openlineage lake --name lineage
     """
+    if lineage and batch > 1:
+        raise usage_failure("--openlineage or --batch, not both: an event of OpenLineage is one request")
+    token = read_token(token_file) if token_file else ""
     secret = read_secret(secret_file) if secret_file else b""
-    target = Target(url, secret, ca_file, batch, timeout_s, dead_letters, insecure)
+    target = Target(url, secret, ca_file, batch, timeout_s, dead_letters, insecure, token)
     with stopping() as stopped:
         sender = Sender(target, stopped, session.note, session.now_us)
         feed = Feed(
@@ -104,6 +114,7 @@ def run_serve(
             branches=not no_branches,
             note=session.note,
             stopped=stopped,
+            lineage=lineage,
         )
         session.note(f"sends to {url}; Ctrl-C ends it")
         try:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from examples.event_receiver import is_signed, receiver
+from laketx import connect
 from metaservice.cli.event_delivery import Sender, Target
 from metaservice.cli.event_feed import Feed
 from metaservice.client import MetaClient
@@ -37,6 +38,7 @@ class Receiver:
         self.events: list[Event] = []
         self.kinds: list[str] = []
         self.signed: list[bool] = []
+        self.tokens: list[str | None] = []
         self.answer: Answer = lambda _: 204
         self.requests = 0
         taker = self
@@ -52,6 +54,7 @@ class Receiver:
                 status = taker.answer(events)
                 if status == 204:
                     taker.kinds.append(self.headers["Content-Type"].partition(";")[0])
+                    taker.tokens.append(self.headers["Authorization"])
                     taker.signed.append(is_signed(SECRET, self.headers, body, time.time()))
                     taker.events += events
                 self.send_response(status)
@@ -162,6 +165,55 @@ def test_commits_and_conflicts_arrive_as_cloud_events(
     assert (commit["data"]["operation"], commit["data"]["commit_message"]) == ("insert", "Grüße")
     assert set(found.kinds) == {"application/cloudevents+json"}
     assert all(found.signed)
+
+
+def test_commits_arrive_as_events_of_openlineage(
+    running: tuple[Service, Stubs], sender: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("a-token\n")
+    with connect(f"laketx://{running[0].address}", warehouse=str(tmp_path / "files")) as lake, receiving() as found:
+        orders = lake.create_table("lineage.orders", "id bigint, day bigint")
+        days = lake.create_table("lineage.days", "day bigint, n bigint", primary_key=["day"])
+        orders.append([{"id": 1, "day": 1}, {"id": 2, "day": 1}])
+        view = lake.create_materialized_view(
+            "lineage.view", "SELECT day, count(*) AS n FROM lineage.orders GROUP BY day"
+        )
+        statement = "INSERT INTO lineage.days SELECT day, count(*) FROM lineage.orders GROUP BY day"
+        lake.create_periodic_task("lineage.task", statement, schedule="every hour").run()
+        with lake.transaction() as txn:
+            txn.table("lineage.days").update({"n": "n + 1"}, where="day = 1")
+            txn.table("lineage.orders").append([{"id": 3, "day": 2}])
+        heads = {
+            (each.name, str(number))
+            for each in (orders, days, view.table)
+            for number in range(each.refresh().meta.head_version + 1)
+        }
+        flags = ("--openlineage", "main", "--from-start", "--once", "--tables", "lineage.*")
+        process = sender(url(found), *flags, "--token-file", str(tmp_path / "token"))
+        assert process.wait(30) == 0
+        assert sender(url(found), "--openlineage", "main", "--batch", "2").wait(30) == 2
+    assert set(found.kinds) == {"application/json"}
+    assert set(found.tokens) == {"Bearer a-token"}
+
+    def versions(datasets: list[Any]) -> list[tuple[str, str]]:
+        return [(each["name"], each["facets"]["version"]["datasetVersion"]) for each in datasets]
+
+    told = {}
+    for event in found.events:
+        assert (event["eventType"], event["job"]["namespace"], event["producer"][:4]) == ("COMPLETE", "main", "urn:")
+        [output] = versions(event["outputs"])
+        told[output] = (event["job"]["name"], versions(event["inputs"]), event["run"]["runId"])
+    assert set(told) == heads, "every commit, once"
+    assert told["lineage.orders", "1"][:2] == ("insert lineage.orders", [])
+    assert told["lineage.view", "1"][:2] == ("refresh lineage.view", [("lineage.orders", "1")])
+    assert told["lineage.days", "1"][:2] == ("lineage.task", [("lineage.orders", "1")])
+    assert told["lineage.days", "2"][:2] == ("update lineage.days", [("lineage.days", "1")])
+    assert told["lineage.orders", "2"][1] == [("lineage.days", "1")], "its transaction read that"
+    assert told["lineage.days", "2"][2] == told["lineage.orders", "2"][2], "one transaction is one run"
+    task = next(each for each in found.events if each["job"]["name"] == "lineage.task")
+    assert task["job"]["facets"]["sql"]["query"] == statement
+    assert task["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 1
+    assert [each["name"] for each in task["outputs"][0]["facets"]["schema"]["fields"]] == ["day", "n"]
 
 
 class Overtaken(MetaClient):

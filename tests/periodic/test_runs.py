@@ -245,7 +245,7 @@ class History:
             return
         ids = frozenset([begun.task.table_id, *begun.task.source_ids])
         for _ in range({"no": 0, "after": 1, "doubled": 2}[killed]):
-            run_statement(self.world.lake, begun.task.statement, ids, begun.app_id, due, "")
+            run_statement(self.world.lake, begun.task.statement, ids, begun.app_id, due, self.name)
         self.rows[due] = 1
         if killed != "after":
             run_attempt(self.world.lake, begun, "w1")

@@ -31,8 +31,7 @@ def run_attempt(lake: Connection, begun: pb.BeginPeriodicRunResponse, worker: st
     ids = frozenset([task.table_id, *task.source_ids])
     with _Renewals(lake, begun, worker):
         try:
-            message = f"periodic task {task.name}"
-            done = run_statement(lake, task.statement, ids, begun.app_id, begun.due_time_us, message)
+            done = run_statement(lake, task.statement, ids, begun.app_id, begun.due_time_us, task.name)
         except (CommitOutcomeUnknownError, UnavailableError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the history says it

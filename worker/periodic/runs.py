@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -29,6 +30,8 @@ from worker.periodic.statements import TaskStatement, expression_text, parse_sta
 from worker.views.engine import Engine, run_with
 from worker.views.operators import LAKE
 
+TASK, TASK_STATEMENT, TASK_SOURCES = "task.name", "task.statement", "task.sources"  # properties of commits
+STATEMENT_CHARS_MAX: Final = 4_096
 WHOLE: Final = float("inf")
 ATTEMPTS_MAX: Final = 5  # after lost races
 OPERATIONS: Final = {
@@ -83,13 +86,16 @@ def check_statement(lake: Connection, text: str) -> CheckedStatement:
 
 
 def run_statement(
-    lake: Connection, text: str, table_ids: frozenset[str], app_id: str, due_us: int, message: str
+    lake: Connection, text: str, table_ids: frozenset[str], app_id: str, due_us: int, task_name: str
 ) -> Done:
-    """Run a statement once under an application id and its due time, whoever else runs it, too.
+    """Run the statement of a task once under an application id and its due time, whoever else runs it, too.
 
-    `table_ids` are the tables for which the owner's rights were checked.
+    `table_ids` are the tables for which the owner's rights were checked. The commit says the task, its statement and
+    the versions of its sources.
     """
     statement = parse_statement(text)
+    app = common_pb2.AppVersion(app_id=app_id, version=due_us)
+    properties = {TASK: task_name, TASK_STATEMENT: text[:STATEMENT_CHARS_MAX]}
     for attempt in range(1, ATTEMPTS_MAX + 1):
         tables = {name: lake.client.get_table(name) for name in (statement.target, *statement.sources)}
         for name, meta in tables.items():
@@ -104,9 +110,7 @@ def run_statement(
             return Done()
         pin, versions = lake.pins.own_many({meta.table_id: None for meta in tables.values()})
         try:
-            return _run(
-                lake, statement, tables, versions, common_pb2.AppVersion(app_id=app_id, version=due_us), message
-            )
+            return _run(lake, statement, tables, versions, app, properties)
         except ConflictError:
             if attempt == ATTEMPTS_MAX:
                 raise
@@ -121,7 +125,7 @@ def _run(
     tables: Mapping[str, catalog_pb2.Table],
     versions: Mapping[str, int],
     app: common_pb2.AppVersion,
-    message: str,
+    properties: Mapping[str, str],
 ) -> Done:
     rows = {name: _rows(lake, tables[name], versions[tables[name].table_id], statement) for name in statement.sources}
     given = _query_rows(statement, rows, app.version)
@@ -149,7 +153,10 @@ def _run(
         return each_table_once([replace(write, stage=counted)])
 
     policy: OnConflict | None = None if statement.verb == "insert" and not reads_itself else "fail"
-    [commit] = run_writes(lake, planned, on_conflict=policy, message=message)
+    sources = {tables[name].table_id: versions[tables[name].table_id] for name in statement.sources}
+    noted = {**properties, TASK_SOURCES: json.dumps(sources, sort_keys=True)}
+    message = f"periodic task {properties[TASK]}"
+    [commit] = run_writes(lake, planned, on_conflict=policy, message=message, properties=noted)
     return Done() if commit.already_applied else Done(commit.version, counts[-1] if counts else 0)
 
 
