@@ -102,6 +102,8 @@ class ChangeStreams(ABC, Generic[Answer]):
 
         def plan(table: TableView) -> change_streams.ChangeWrite:
             given = columns_of_dicts(source, table.meta) if held is None else held
+            if held is None:
+                change_streams.check_dicts(table.meta, source, columns)
             return change_streams.plan_changes(table, given, columns)
 
         return self._apply(plan, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))

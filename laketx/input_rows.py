@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from metaservice.client import is_partial
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.scan.scanner import ArrowScan
 from worker.arrow.write.merge_sources import source_of_dicts
@@ -136,6 +137,10 @@ class Given:
     def are_dicts(self) -> bool:
         """Whether the rows are a list of dicts, which Spark doesn't accept."""
         return isinstance(self._rows, (list, tuple)) and all(_is_dict(one) for one in self._rows)
+
+    def columns_given(self, meta: catalog_pb2.Table) -> list[Collection[str]]:
+        """Return the columns of each dict, where they differ and the table keeps what a row doesn't have."""
+        return [row.keys() for row in self._rows] if is_partial(meta) and may_need_defaults(self._rows) else []
 
     def merge_source(self, meta: catalog_pb2.Table) -> pa.Table:
         """Return the source rows of a merge as Arrow; they may have columns that the table lacks."""

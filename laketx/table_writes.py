@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from laketx.foreign_calls import OF_MERGES, KnowsForeignCalls, by_name
 from laketx.input_rows import AnyRows, Given, Rows, is_spark, key_rows, may_need_defaults
-from metaservice.client import key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.expressions.conditions import is_plain
 from worker.arrow.write.merge_clauses import Clause, Settings
@@ -68,8 +68,8 @@ class Verbs(ABC, Generic[Answer]):
 
     @property
     def _prefers_spark(self) -> bool:
-        """Whether Spark writes where both can: it doesn't look up keys that span partitions."""
-        return self._uses_spark and not key_spans_partitions(self._meta)
+        """Whether Spark writes where both can: it looks up no keys that span partitions, and sets no single columns."""
+        return self._uses_spark and not key_spans_partitions(self._meta) and not is_partial(self._meta)
 
     @property
     @abstractmethod
@@ -179,7 +179,7 @@ class Verbs(ABC, Generic[Answer]):
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         given = Given(rows)
         return self._do(
-            lambda table: _begun_first(given, writes.plan_upsert(table, given.arrow(table.meta))),
+            lambda table: _begun_first(given, _upsert_of(table, given)),
             options,
             is_insert=True,
             may_be_recent=not given.is_lazy and not may_need_defaults(rows),
@@ -360,6 +360,10 @@ class Verbs(ABC, Generic[Answer]):
                 return _by_spark(by_spark, error)
 
         return MergeBuilder(run)
+
+
+def _upsert_of(table: TableView, given: Given) -> Write:
+    return writes.plan_upsert(table, given.arrow(table.meta), given.columns_given(table.meta))
 
 
 def _begun_first(given: Given, write: Write) -> Write:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from laketx.pending_rows import APPLIED, Group, PendingRow, Row
-from metaservice.client import key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions
 from metaservice.client.threads import start_thread
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
@@ -215,7 +215,7 @@ class TableWriter:
 
 
 def latest_rows(rows: Sequence[Row], meta: catalog_pb2.Table) -> Iterable[Row]:
-    """Return the last row of each key; for a table without keys, all rows."""
+    """Return the last row of each key, with what it leaves as it is; for a table without keys, all rows."""
     if not meta.primary_key:
         return rows
     partition = () if key_spans_partitions(meta) else meta.partition_columns
@@ -225,8 +225,9 @@ def latest_rows(rows: Sequence[Row], meta: catalog_pb2.Table) -> Iterable[Row]:
         known = {name.lower(): value for name, value in row.items()}
         key = tuple(known.get(name) for name in where)
         try:
-            found.pop(key, None)
+            before = found.pop(key, {})
         except TypeError as error:  # a list, say, which is refused alone
             raise InputError("VALUE_INVALID", f"a key of {meta.name} can't be {key}: {error}") from error
-        found[key] = row
+        kept = {name: value for name, value in before.items() if name.lower() not in known} if is_partial(meta) else {}
+        found[key] = {**kept, **row}
     return found.values()

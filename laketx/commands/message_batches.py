@@ -11,6 +11,7 @@ import pyarrow as pa
 from laketx.table import Table
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.write.change_streams import ChangeColumns, ChangeCounts, ChangeWrite, plan_changes
+from worker.arrow.write.partial_images import check_alike
 from worker.arrow.write.writes import plan_append
 from worker.base.errors import InputError
 from worker.connection.table_view import TableView
@@ -98,7 +99,9 @@ def _rows(messages: Sequence[Content], meta: catalog_pb2.Table) -> pa.Table:
     fields = [fields_of(message.value, number) for number, message in enumerate(messages, 1)]
     if None in fields:
         raise InputError("MESSAGE_INVALID", f"message {fields.index(None) + 1} has no value")
-    return _typed([row for row in fields if row is not None], meta)
+    rows = [row for row in fields if row is not None]
+    check_alike(meta, rows)
+    return _typed(rows, meta)
 
 
 def _typed(rows: Sequence[Fields], meta: catalog_pb2.Table) -> pa.Table:
@@ -115,6 +118,7 @@ def _keyed_rows(messages: Sequence[Content], meta: catalog_pb2.Table) -> pa.Tabl
         fields = fields_of(message.value, number)
         ops.append(DELETE if fields is None else UPSERT)
         rows.append(_key_of(message, number, meta) if fields is None else fields)
+    check_alike(meta, (row for row, op in zip(rows, ops, strict=True) if op != DELETE))
     return _typed(rows, meta).append_column(OP, pa.array(ops, pa.string()))
 
 

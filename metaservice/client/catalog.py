@@ -23,6 +23,7 @@ PROFILE_NAMES: Final = (
     "row_level",
 )
 KEY_SCOPE: Final = "key.scope"  # the property
+MERGE_ENGINE: Final = "merge.engine"  # likewise
 KeyScope = Literal["table", "partition"]
 
 
@@ -321,6 +322,11 @@ def key_scope(table: catalog_pb2.Table) -> KeyScope | None:
     if said == "table" or (said != "partition" and set(table.partition_columns) <= set(table.primary_key)):
         return "table"
     return "partition"
+
+
+def is_partial(table: catalog_pb2.Table) -> bool:
+    """Whether an image of a row may set single columns: the others keep what they have."""
+    return bool(table.primary_key) and table.properties.get(MERGE_ENGINE) == "partial"
 
 
 def key_spans_partitions(table: catalog_pb2.Table) -> bool:

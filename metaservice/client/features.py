@@ -17,9 +17,10 @@ VERSION_CONDITIONS: Final = "version_conditions"
 BRANCHES: Final = "branches"
 FORKS: Final = "forks"  # their files lie in the folder of another table
 KEY_LOOKUPS: Final = "key_lookups"  # each write that looked its keys up in all partitions says so itself
-READ: Final = (INLINED_ROWS, VERSION_CONDITIONS, FORKS)  # what this client's readers know
+PARTIAL_IMAGES: Final = "partial_images"  # they set single columns, and readers fold them
+READ: Final = (INLINED_ROWS, VERSION_CONDITIONS, FORKS, PARTIAL_IMAGES)  # what this client's readers know
 TABLE_FEATURES: Final = ("delete_sets", "row_ids")
-WRITTEN: Final = (COLUMN_DEFAULTS, FORKS, *TABLE_FEATURES)  # what its writers know
+WRITTEN: Final = (COLUMN_DEFAULTS, FORKS, PARTIAL_IMAGES, *TABLE_FEATURES)  # what its writers know
 METADATA: Final = (("x-laketx-features", ",".join(READ)),)
 
 
@@ -33,5 +34,12 @@ def not_offered(feature: str) -> BlockedError:
 def keys_not_looked_up(table: str) -> BlockedError:
     said = f"the key of {table} is unique across partitions, and Spark doesn't look keys up there: write without Spark"
     error = build_error(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", said, {"table": table})
+    assert isinstance(error, BlockedError)
+    return error
+
+
+def whole_images(table: str) -> BlockedError:
+    said = f"images of {table} set single columns, and Spark writes whole rows: write without Spark"
+    error = build_error(ErrorKind.BLOCKED, "PARTIAL_IMAGES", said, {"table": table})
     assert isinstance(error, BlockedError)
     return error

@@ -4,7 +4,8 @@ So a folder can go back to the release before as long as nothing new was used.
 
 1  everything that no other line names
 2  the rows of inlined files (n, i), views (v), default values of columns
-3  branches and clones (b, d, f, m, a, h), keys that are unique across partitions, periodic tasks (j, l)
+3  branches and clones (b, d, f, m, a, h), keys that are unique across partitions, periodic tasks (j, l), images
+   that set single columns
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ NEEDED: Final = {
     "branches": 3,
     "key_lookups": 3,
     "periodic_tasks": 3,
+    "partial_images": 3,
 }
 FORMAT_BYTES: Final = 4
 

@@ -108,6 +108,38 @@ def test_a_writer_that_does_not_know_defaults_adds_no_rows(stubs: tuple[Stubs, M
     assert raw.begin(table_id)
 
 
+def test_a_client_that_does_not_know_images_of_single_columns_neither_writes_nor_reads_them(
+    stubs: tuple[Stubs, MetaClient],
+) -> None:
+    raw, client = stubs
+    wanted = catalog_pb2.Table(name="partial", columns=[catalog_pb2.Column(name="id", type="bigint")])
+    wanted.primary_key.append("id")
+    wanted.buckets = 1
+    wanted.properties["merge.engine"] = "partial"
+    table_id = client.create_table(wanted).table_id
+    for operation in (common_pb2.OPERATION_INSERT, common_pb2.OPERATION_DELETE, common_pb2.OPERATION_MAJOR_COMPACT):
+        with pytest.raises(grpc.RpcError) as refused:
+            raw.begin(table_id, operation=operation)
+        assert reason_of(refused.value) == "PARTIAL_IMAGES"
+    txn_id = uuid7()
+    image = common_pb2.DataFile(path=f"{txn_id}/f", rows=1, bytes=1, kind=DELTA, set_columns=[1])
+    with pytest.raises(grpc.RpcError) as refused:
+        raw.txns.Append(transaction_pb2.AppendRequest(txn_id=uuid7(), table_id=table_id, principal=PRINCIPAL))
+    assert reason_of(refused.value) == "PARTIAL_IMAGES"
+    client.append(table_id, [image], txn_id=txn_id)
+    calls: tuple[Callable[[], Iterable[object]], ...] = (
+        lambda: raw.reads.ListFiles(read_pb2.ListFilesRequest(table_id=table_id)),
+        lambda: raw.reads.PlanScan(read_pb2.PlanScanRequest(table_id=table_id)),
+        lambda: raw.reads.PlanScan(read_pb2.PlanScanRequest(table_id=table_id, with_rows=True), metadata=SAYS),
+        lambda: raw.reads.PlanChanges(read_pb2.PlanChangesRequest(table_id=table_id)),
+    )
+    for call in calls:
+        with pytest.raises(grpc.RpcError) as refused:
+            list(call())
+        assert reason_of(refused.value) == "PARTIAL_IMAGES"
+    assert len(list(client.list_files(table_id))) == 1
+
+
 def test_a_service_that_keeps_its_format_offers_nothing_that_needs_another(tmp_path: Path) -> None:
     with service(tmp_path / "db", "--store-format", "1") as (running, _), MetaClient(running.address) as client:
         table_id = client.create_table(catalog_pb2.Table(name="t", columns=[ID])).table_id

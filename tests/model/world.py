@@ -80,6 +80,9 @@ class ContentPayloads:
         rows = self.contents[payload.decode()].rows if payload else {}
         return bool(rows) and not any(value is not None for value in rows.values())
 
+    def set_columns(self, payload: bytes) -> frozenset[int]:
+        return frozenset()
+
     def row_ids(self, payload: bytes) -> SomeIds | None:
         path = payload.decode()
         return None if not path or path in self.kept_in_files else SomeIds(self.contents[path].rows)

@@ -13,8 +13,13 @@ OP: Final = "_op"  # in delta files: UPSERT or TOMBSTONE
 UPSERT: Final = int(common_pb2.ROW_OP_UPSERT)
 TOMBSTONE: Final = int(common_pb2.ROW_OP_TOMBSTONE)
 ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
+SET: Final = "_laketx_set"  # in delta files: the columns that an image sets, as bits by their ids; NULL: all
 FILE: Final = "_file"  # in reads with origin
-FILE_IDS: Final = {ROW_ID: 2_147_483_540, OP: 2_147_483_400}  # their Parquet field ids; the first is Iceberg's for it
+FILE_IDS: Final = {  # their Parquet field ids; the first is Iceberg's for it
+    ROW_ID: 2_147_483_540,
+    OP: 2_147_483_400,
+    SET: 2_147_483_399,
+}
 PART: Final = "_part"  # folders of staged files: a partition and bucket each
 ROW_INDEX: Final = "_tmp_metadata_row_index"  # Spark fills a column of this name with each row's place in its file
 CHANGE_TYPE: Final = "_change_type"  # in increments, with the next two

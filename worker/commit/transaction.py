@@ -22,6 +22,7 @@ from metaservice.client import (
     MetaServiceError,
     Transaction,
     features,
+    is_partial,
     key_spans_partitions,
 )
 from metaservice.client.features import INLINED_ROWS
@@ -239,6 +240,9 @@ def _features(writes: Sequence[Write]) -> Sequence[str]:
     for write in spanning:
         if write.stage is not None and not write.looks_keys_up:
             raise features.keys_not_looked_up(write.meta.name)
+    for write in writes:
+        if is_partial(write.meta) and write.stage is not None and not write.by_arrow:
+            raise features.whole_images(write.meta.name)
     return [features.KEY_LOOKUPS] if spanning else []
 
 

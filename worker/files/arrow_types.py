@@ -11,7 +11,7 @@ import pyarrow as pa
 from metaservice.shared.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type, type_text
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.schema import FILE_IDS, OP, ROW_ID, check_name, path_below
+from worker.base.schema import FILE_IDS, OP, ROW_ID, SET, check_name, path_below
 
 ARROW_ID: Final = b"PARQUET:field_id"  # where pyarrow keeps a Parquet field id
 ARROW: Final[Mapping[str, pa.DataType]] = {
@@ -42,18 +42,22 @@ WORDS: Final[Sequence[tuple[Callable[[pa.DataType], bool], str]]] = (
 )
 
 
-def arrow_schema(meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id: bool = False) -> pa.Schema:
+def arrow_schema(
+    meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id: bool = False, with_set: bool = False
+) -> pa.Schema:
     """The Arrow schema of the table's files: ids on columns and fields, everything nullable."""
-    return _arrow_schema(catalog_pb2.Table(columns=meta.columns).SerializeToString(), with_op, with_row_id)
+    return _arrow_schema(catalog_pb2.Table(columns=meta.columns).SerializeToString(), with_op, with_row_id, with_set)
 
 
 @lru_cache(maxsize=1 << 7)  # a read or a small write needs it several times; wide tables make it slow
-def _arrow_schema(columns: bytes, with_op: bool, with_row_id: bool) -> pa.Schema:
+def _arrow_schema(columns: bytes, with_op: bool, with_row_id: bool, with_set: bool) -> pa.Schema:
     fields = [column_field(one) for one in catalog_pb2.Table.FromString(columns).columns]
     if with_op:
         fields.append(pa.field(OP, pa.int8()))
     if with_row_id:
         fields.append(pa.field(ROW_ID, pa.int64()))
+    if with_set:
+        fields.append(pa.field(SET, pa.binary()))
     return pa.schema(fields)
 
 

@@ -195,3 +195,13 @@ def check_required(meta: catalog_pb2.Table, entries: Iterable[common_pb2.DataFil
                 raise InputError(
                     "NULL_NOT_ALLOWED", f"{stats.nulls} rows have NULL in {name}, which is NOT NULL in {meta.name}"
                 )
+
+
+def name_set_columns(meta: catalog_pb2.Table, entry: common_pb2.DataFile, columns: Sequence[int]) -> None:
+    """Says what images in a file set. Its statistics are those of images, not of rows, but for key and partition."""
+    entry.set_columns[:] = columns
+    everywhere = {*meta.primary_key, *meta.partition_columns}
+    kept = {one.column_id for one in meta.columns if one.name in everywhere}
+    known = [stats for stats in entry.stats if stats.column_id in kept]
+    del entry.stats[:]
+    entry.stats.extend(known)

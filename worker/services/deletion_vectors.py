@@ -41,7 +41,7 @@ class VectorKeeper(Keeper):
             if self.is_stopping:
                 break
             same = frozenset((scanned.data_version, scanned.file.path) for scanned in bucket)
-            if same not in done:
+            if same not in done and not any(scanned.file.set_columns for scanned in bucket):
                 hidden_rows(then, written, bucket, keep=True)
                 kept += 1
             seen.add(same)

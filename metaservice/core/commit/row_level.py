@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Final, cast
 
 from metaservice.core import limits
+from metaservice.core.commit.cells import Cells
 from metaservice.core.commit.matching import PartitionReads, Work, leaves_of
 from metaservice.core.errors import invalid
 from metaservice.core.table.meta import TableMeta
@@ -123,6 +124,7 @@ class RowChange:
         self.meta = meta
         self.snapshots = snapshots
         self._work = work
+        self.cells = Cells(meta, snapshots.payloads)
         self.readings = [new_reading(read, meta, work) for read in change.reads]
         hides = change.adds if meta.keyed else [entry for entry in change.adds if entry.is_delete_set]
         self.places: frozenset[Place] = frozenset((entry.partition, entry.bucket) for entry in hides)
@@ -152,6 +154,16 @@ class RowChange:
         if place not in self._key_hashes:
             self._key_hashes[place] = frozenset(hashes)
         return self._key_hashes[place]
+
+    def found_all(self, reading: _Reading, theirs: Written, entry: Entry) -> bool:
+        """Whether the change has an image of each key of a file: rows that its read found, so none of them is new."""
+        if self.change.operation is not Operation.UPDATE or not reading.read.changes_all:
+            return False
+        if self.change.key_sets is None:  # the commit will say
+            return True
+        place = (entry.partition, entry.bucket)
+        own, keys = self.key_hashes(place), theirs.keys.get(place)
+        return own is not None and keys is not None and own.issuperset(keys)
 
     def hidden_in(self, partition: str) -> list[Hidden]:
         if self._hidden is None:
@@ -296,7 +308,7 @@ def _same_keys(me: RowChange, winner: Footprint) -> Found | None:
     if not theirs.known:
         return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
     for place, entry in {(file.partition, file.bucket): file for file in theirs.files}.items():
-        if place not in me.places:
+        if place not in me.places or me.cells.are_apart(me.written.files, theirs.files, place):
             continue
         my_keys, keys = me.written.keys.get(place), theirs.keys.get(place)
         if my_keys is None or keys is None:
@@ -319,9 +331,21 @@ def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
     for entry in theirs.files:
         if entry.partition not in touched or (me.meta.keyed and me.payloads.only_tombstones(entry.payload)):
             continue
-        if any(me.may_match(one, entry) for one in me.readings):
+        near = [reading for reading in me.readings if me.may_match(reading, entry)]
+        if not all(_finds_no_more(me, reading, winner, theirs, entry) for reading in near):
             return Found(Rule.CONCURRENT_APPEND, entry.partition, entry.path)
     return None
+
+
+def _finds_no_more(me: RowChange, reading: _Reading, winner: Footprint, theirs: Written, entry: Entry) -> bool:
+    """Whether a read would find the same rows after a winner's images, with the same values in what it used.
+
+    They set none of its columns. And they are of rows that were there: an UPDATE makes none, and an upsert of keys that
+    this change found and changes makes none of them.
+    """
+    if not me.cells.leave(reading.read, entry):
+        return False
+    return winner.operation is Operation.UPDATE or me.found_all(reading, theirs, entry)
 
 
 def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | None:
@@ -358,7 +382,7 @@ def _read_keys(me: RowChange, reading: _Reading, theirs: Written) -> Found | Non
     tried = set[Place]()
     for entry in theirs.files:
         place = (entry.partition, entry.bucket)
-        if place in tried or not me.may_match(reading, entry, by_key=True):
+        if place in tried or not me.may_match(reading, entry, by_key=True) or me.cells.leave(reading.read, entry):
             continue
         tried.add(place)
         for live in me.snapshots.live(me.change.read_version, *place):

@@ -11,8 +11,9 @@ from typing import Final
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.key_scope import key_scope, spans_partitions
+from metaservice.core.table.merge_engine import merge_engine
 from metaservice.core.table.partitions import Partitioning
-from metaservice.core.table.properties import KEY_SCOPE, check_alterable, check_property_name
+from metaservice.core.table.properties import KEY_SCOPE, MERGE_ENGINE, PARTIAL, check_alterable, check_property_name
 from metaservice.core.table.schema import Column, Schema, evolve, replace_schema
 from metaservice.core.table.schema_changes import Comment, Default, SchemaChange
 from metaservice.core.table.view_definition import check_refreshes, check_replaceable, is_view
@@ -94,6 +95,7 @@ class TableMeta:
     has_defaults: bool = field(init=False, default=False, compare=False)
     is_view: bool = field(init=False, default=False, compare=False)  # a materialized one
     key_spans_partitions: bool = field(init=False, default=False, compare=False)  # `key_scope.spans_partitions`
+    is_partial: bool = field(init=False, default=False, compare=False)  # its images set single columns
     _fingerprint: str = field(init=False, default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -101,10 +103,16 @@ class TableMeta:
         object.__setattr__(self, "is_view", is_view(self.properties))
         spans = spans_partitions(self.primary_key, self.partitioning.names, self.properties)
         object.__setattr__(self, "key_spans_partitions", spans)
+        object.__setattr__(self, "is_partial", self.keyed and merge_engine(self.properties) == PARTIAL)
 
     @property
     def keyed(self) -> bool:
         return bool(self.primary_key)
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether there is something about it that a writer has to know."""
+        return bool(self.features) or self.has_defaults or self.key_spans_partitions or self.is_partial
 
     @property
     def fingerprint(self) -> str:
@@ -237,7 +245,15 @@ def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
             "the key's scope can't change: drop the table and create it again",
             key_scope=scope,
         )
-    kept = {name: value for name, value in before.properties.items() if name == KEY_SCOPE}
+    engine = merge_engine(before.properties)
+    if merge_engine({MERGE_ENGINE: engine, **wanted.properties}) != engine:
+        raise MetaError(
+            ErrorKind.BLOCKED,
+            "REPLACE_CHANGES_LAYOUT",
+            "the merge engine can't change: drop the table and create it again",
+            merge_engine=engine,
+        )
+    kept = {name: value for name, value in before.properties.items() if name in (KEY_SCOPE, MERGE_ENGINE)}
     settings = replace(
         before,
         profile=wanted.profile,

@@ -162,8 +162,8 @@ class Read:
     """A scan's condition on partitions, or partitions by name.
 
     `condition` is the whole condition, other columns included; None: it equals `predicate`. `changes_all`: the change
-    hides every row that was found. `prepared` caches what judging derives from the conditions, which may be large and
-    are judged often.
+    hides every row that was found. `columns`: the ids of those whose values were used; empty: any. `prepared` caches
+    what judging derives from the conditions, which may be large and are judged often.
     """
 
     predicate: Predicate
@@ -171,6 +171,7 @@ class Read:
     reads_files: bool = True
     condition: Predicate | None = None
     changes_all: bool = False
+    columns: frozenset[int] = frozenset()
     prepared: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     wire: Any = field(default=None, compare=False, repr=False)  # the message that it was made of
 

@@ -29,6 +29,8 @@ from metaservice.shared.view_schedules import is_view_schedule
 USER_PREFIX: Final = "user."
 KEY_SCOPE: Final = "key.scope"
 TABLE, PARTITION = "table", "partition"  # its values
+MERGE_ENGINE: Final = "merge.engine"
+WHOLE, PARTIAL = "whole", "partial"  # its values
 ONLY_BY_MERGE: Final = "write.only_by_merge"
 APPEND_REBASE: Final = "iceberg.append_rebase"
 MERGE_CHECKS: Final = "merge.checks"
@@ -130,6 +132,14 @@ PROPERTIES: Final = (
         "Where a primary key is unique: in the table, or within a partition. A key that lacks partition columns has to "
         "say it. Set when the table is created; never changes.",
         choices=(TABLE, PARTITION),
+        is_fixed=True,
+    ),
+    Property(
+        MERGE_ENGINE,
+        WHOLE,
+        "What a new image of a row replaces: the whole row, or the columns that it sets "
+        "([partial updates](row-level.md#partial-updates)). Set when the table is created; never changes.",
+        choices=(WHOLE, PARTIAL),
         is_fixed=True,
     ),
     Property(

@@ -9,6 +9,8 @@ image hides older images of its key in the same bucket, so, in the order of data
     a file whose KEY and partition columns rule it out may go: every image of its keys is ruled out with it
     a file that other columns rule out may go where no file of a lower data version, kept, may share a key with it
 
+Where images set single columns (merge.engine=partial) only the first holds: the row that matches may be in no file.
+
 Why the second is enough: take a key whose newest image lies in a file that went. It has no matching row; and no older
 image shows instead, since a file that holds one, kept, would have kept the newer one too.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from metaservice.core.table.partitions import wire_kind
@@ -237,6 +239,10 @@ class Pruning:
                     return test
                 found = found or test
         return found
+
+    def of_keys(self) -> Pruning:
+        """Without the tests on columns other than key and partition."""
+        return replace(self, tests=tuple(test for test in self.tests if test.of_key))
 
     def may_share_keys(self, one: Row, other: Row) -> bool:
         return all(slot is None or _meet(one[slot], other[slot]) for slot in self.key_slots)

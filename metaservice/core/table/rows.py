@@ -37,6 +37,9 @@ class Payloads(Protocol):
     def only_tombstones(self, payload: bytes) -> bool:
         """Whether a data file is known to contain only tombstones, so no new row."""
 
+    def set_columns(self, payload: bytes) -> frozenset[int]:
+        """The ids of the columns that images in a data file set; empty: its images are whole."""
+
     def row_ids(self, payload: bytes) -> RowIds | None:
         """The ids of a delete set; None if it is stored in a file."""
 
@@ -52,6 +55,9 @@ class NothingKnown:
 
     def only_tombstones(self, payload: bytes) -> bool:  # noqa: ARG002
         return False
+
+    def set_columns(self, payload: bytes) -> frozenset[int]:  # noqa: ARG002
+        return frozenset()
 
     def row_ids(self, payload: bytes) -> RowIds | None:  # noqa: ARG002
         return None

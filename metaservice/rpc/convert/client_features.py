@@ -1,6 +1,7 @@
 """What a client's readers know, as it says in the metadata of a call: `x-laketx-features`, names joined by commas.
 
 A reader that doesn't know inlined rows or forks would look for a file that isn't there.
+One that doesn't know partial images would take columns that an image leaves as they are for NULL.
 A reader without `version_conditions` names the newest columns in the condition of an older version. A client that says
 nothing is older than these.
 """
@@ -14,12 +15,15 @@ from typing import Final, Protocol, Self, TypeVar
 import grpc
 
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.meta import TableMeta
+from protos.laketx.v1 import common_pb2
 
 FEATURES: Final = "x-laketx-features"
 FEATURES_CHARS_MAX: Final = 1_024
 INLINED_ROWS: Final = "inlined_rows"
 VERSION_CONDITIONS: Final = "version_conditions"
 FORKS: Final = "forks"
+PARTIAL_IMAGES: Final = "partial_images"
 
 
 class Shown(Protocol):
@@ -27,6 +31,9 @@ class Shown(Protocol):
 
     @property
     def inlined(self) -> bool: ...
+
+    @property
+    def payload(self) -> bytes: ...
 
 
 E = TypeVar("E", bound=Shown)
@@ -39,12 +46,13 @@ class Reader:
     knows_inlined: bool = True
     names_versions: bool = True  # its conditions name the columns of the version that is planned
     knows_forks: bool = True  # it looks for their files where these are
+    knows_partial: bool = True  # it folds images that set single columns
 
     @classmethod
     def of(cls, context: grpc.ServicerContext) -> Self:
         said = str(dict(context.invocation_metadata() or ()).get(FEATURES, ""))[:FEATURES_CHARS_MAX]
         known = said.split(",")
-        return cls(INLINED_ROWS in known, VERSION_CONDITIONS in known, FORKS in known)
+        return cls(INLINED_ROWS in known, VERSION_CONDITIONS in known, FORKS in known, PARTIAL_IMAGES in known)
 
     def check_table(self, folder_id: str) -> None:
         """Refuses a client that would look for a table's files in the wrong folder, or write them there."""
@@ -52,9 +60,15 @@ class Reader:
             said = "the table is a clone or on a branch, and the client doesn't know where its files are: upgrade it"
             raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", said, lacks=FORKS)
 
-    def shown(self, entries: Iterable[E]) -> Iterable[E]:
-        """The entries. Raises CLIENT_TOO_OLD at one that the reader would misread."""
+    def shown(self, entries: Iterable[E], meta: TableMeta) -> Iterable[E]:
+        """The entries. Raises CLIENT_TOO_OLD or PARTIAL_IMAGES at one that the reader would misread."""
+        if not self.folds(meta):
+            entries = _whole(entries, meta)
         return entries if self.knows_inlined else _files(entries)
+
+    def folds(self, meta: TableMeta) -> bool:
+        """Whether it can read whatever images the table has."""
+        return self.knows_partial or not meta.is_partial
 
 
 ANY: Final = Reader()
@@ -65,4 +79,12 @@ def _files(entries: Iterable[E]) -> Iterator[E]:
         if entry.inlined:
             said = "the table has rows that no file has: upgrade the client, or compact the table (minor)"
             raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", said, lacks=INLINED_ROWS)
+        yield entry
+
+
+def _whole(entries: Iterable[E], meta: TableMeta) -> Iterator[E]:
+    for entry in entries:
+        if common_pb2.DataFile.FromString(entry.payload).set_columns:
+            said = "images of the table set single columns: read it without Spark, or compact it (major) first"
+            raise MetaError(ErrorKind.BLOCKED, "PARTIAL_IMAGES", said, table=meta.name)
         yield entry

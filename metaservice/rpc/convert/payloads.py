@@ -38,6 +38,9 @@ class WirePayloads:
         file = common_pb2.DataFile.FromString(payload)
         return 0 < file.rows == file.tombstones
 
+    def set_columns(self, payload: bytes) -> frozenset[int]:
+        return frozenset(common_pb2.DataFile.FromString(payload).set_columns)
+
     def row_ids(self, payload: bytes) -> Bitmap | None:
         raw = common_pb2.DeleteSet.FromString(payload).bitmap
         return Bitmap(raw) if raw else None

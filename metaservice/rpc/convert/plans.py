@@ -89,6 +89,8 @@ def wanted(
     named = frozenset(wire.partition(partition, meta.partitioning) for partition in request.partitions) or None
     types = {column.name: column.type for column in meta.columns}
     pruning = new_pruning(predicate, types, names, meta.primary_key)
+    if meta.is_partial:
+        pruning = pruning.of_keys()
     reader = BoundsReader(column_types(meta, pruning.columns)) if pruning.columns else None
     return Wanted(version, partition_part(predicate, names), named, pruning, reader, explain)
 
@@ -177,10 +179,10 @@ def scan_answers(
             payload += CONTENT + varint(len(content)) + content
         return _framed(entry, payload)
 
-    if with_rows and reader.knows_inlined:
+    if with_rows and reader.knows_inlined and reader.folds(found.meta):
         entries = found.answered(frame, without_stats, joined_entries if join_rows else None)
     else:
-        entries = map(frame, reader.shown(found.entries()))
+        entries = map(frame, reader.shown(found.entries(), found.meta))
     yield from entry_answers(found.version, entries, lambda: _told(found) if explain else b"", first=first, each=each)
 
 
@@ -290,7 +292,7 @@ def changes(
         found: Iterable[Increment] = [planning.difference(table, after, to, on_partitions)]
     else:
         found = planning.log(table, after, to, on_partitions)
-    return _changes(found, to, reader)
+    return _changes(found, to, reader, table.meta)
 
 
 def _on_partitions(request: read_pb2.PlanChangesRequest, reads: Reads, table: TableView, to: int) -> Predicate:
@@ -300,20 +302,24 @@ def _on_partitions(request: read_pb2.PlanChangesRequest, reads: Reads, table: Ta
     return partition_part(wire.predicate(request.predicate, meta), meta.partitioning.names)
 
 
-def _changes(found: Iterable[Increment], to: int, reader: Reader) -> Iterator[read_pb2.PlanChangesResponse]:
+def _changes(
+    found: Iterable[Increment], to: int, reader: Reader, meta: TableMeta
+) -> Iterator[read_pb2.PlanChangesResponse]:
     nothing = True
     for increment in found:
         nothing = False
-        yield from _increment(increment, to, reader)
+        yield from _increment(increment, to, reader, meta)
     if nothing:
         yield read_pb2.PlanChangesResponse(to_version=to)
 
 
-def _increment(increment: Increment, to: int, reader: Reader) -> Iterator[read_pb2.PlanChangesResponse]:
+def _increment(
+    increment: Increment, to: int, reader: Reader, meta: TableMeta
+) -> Iterator[read_pb2.PlanChangesResponse]:
     version = answers.version(increment.commit) if increment.commit is not None else None
     part, room = read_pb2.PlanChangesResponse(version=version, to_version=to), Room(limits.PART_BYTES)
     for name, entries in (("added", increment.added), ("removed", increment.removed)):
-        for entry in reader.shown(entries):
+        for entry in reader.shown(entries, meta):
             framed = live_entry(entry)
             if not room.takes(len(framed)):
                 part.more = True

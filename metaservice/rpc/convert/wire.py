@@ -234,11 +234,12 @@ def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, .
             if message.HasField("predicate"):
                 raise invalid("READ_INVALID", "give either a predicate or partitions")
             named = frozenset(partition(one, meta.partitioning) for one in message.partitions)
-            found.append(Read(TRUE, named, not message.reads_no_files, None, message.changes_all, message))
+            found.append(Read(TRUE, named, not message.reads_no_files, None, message.changes_all, wire=message))
         else:
             whole = predicate(message.predicate, meta) if message.HasField("predicate") else TRUE
             part = partition_part(whole, names)
-            found.append(Read(part, None, not message.reads_no_files, whole, message.changes_all, message))
+            columns, in_files = frozenset(message.columns), not message.reads_no_files
+            found.append(Read(part, None, in_files, whole, message.changes_all, columns, wire=message))
     return tuple(found)
 
 

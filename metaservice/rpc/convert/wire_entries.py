@@ -67,8 +67,8 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
         kind = kinds.get(number)
         if kind is None:
             raise invalid("FILE_KIND_INVALID", path=path, kind=number)
-        if message.tombstones and not (kind is FileKind.DELTA and 0 < message.tombstones <= message.rows):
-            raise invalid("TOMBSTONES_INVALID", path=path, count=message.tombstones)
+        if message.tombstones or message.set_columns:
+            wire_rows.check_images(message, meta, kind)
         if not 0 <= schema_version <= newest:
             raise invalid("SCHEMA_VERSION_INVALID", path=path, asked=schema_version, newest=newest)
         is_inlined = number >= INLINED or message.inlined or bool(message.content)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.table.model import Entry, Group, KeySet
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import Entry, FileKind, Group, KeySet
 from protos.laketx.v1 import common_pb2
 
 Placed = tuple[str, int, common_pb2.KeySet]  # partition and bucket, converted
@@ -40,6 +41,19 @@ def check_ranges(message: common_pb2.DeleteSet, low: int, high: int) -> None:
             "the ranges must begin with the smallest id and end with the largest",
             path=message.path,
         )
+
+
+def check_images(message: common_pb2.DataFile, meta: TableMeta, kind: FileKind) -> None:
+    """Checks what a file says of its images: how many are tombstones, and which columns the others set."""
+    if message.tombstones and not (kind is FileKind.DELTA and 0 < message.tombstones <= message.rows):
+        raise invalid("TOMBSTONES_INVALID", path=message.path[:128], count=message.tombstones)
+    columns = message.set_columns
+    if not columns:
+        return
+    if not meta.is_partial or kind is not FileKind.DELTA or message.external:
+        raise invalid("SET_COLUMNS_INVALID", "only delta files of a table with merge.engine=partial have them")
+    if len(set(columns)) != len(columns) or not all(0 < number <= meta.last_column_id for number in columns):
+        raise invalid("SET_COLUMNS_INVALID", "each is the id of a column, named once", path=message.path[:128])
 
 
 def named_path(path: str) -> str:

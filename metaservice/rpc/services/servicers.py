@@ -145,7 +145,7 @@ class ReadServicer(PinMethods, ScanMethods, MarkMethods, read_pb2_grpc.ReadServi
     def ListFiles(self, request: read_pb2.ListFilesRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
         table = self._table(request.table_id)
         version = self._calls.reads.check_version(table, request.version if request.HasField("version") else None)
-        shown = Reader.of(context).shown(self._calls.reads.list_files(table, version))
+        shown = Reader.of(context).shown(self._calls.reads.list_files(table, version), table.meta)
         return plans.entry_answers(version, map(plans.listed, shown))
 
     def Watch(self, request: read_pb2.WatchRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]

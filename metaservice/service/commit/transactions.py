@@ -30,6 +30,7 @@ from metaservice.core.quotas import Quota
 from metaservice.core.retention.view_refreshes import check_begin, check_change
 from metaservice.core.table.branches import check_direct
 from metaservice.core.table.model import (
+    COMPACTIONS,
     ROW_CHANGES,
     Change,
     Conflict,
@@ -57,8 +58,10 @@ from metaservice.store import keys
 COLUMN_DEFAULTS: Final = "column_defaults"
 FORKS: Final = "forks"
 KEY_LOOKUPS: Final = "key_lookups"
+PARTIAL_IMAGES: Final = "partial_images"
 ADDS_ROWS: Final = frozenset({Operation.INSERT, Operation.OVERWRITE, Operation.MERGE, Operation.CUSTOM})
 WRITES_KEYS: Final = ADDS_ROWS | ROW_CHANGES
+NEEDS_IMAGES: Final = WRITES_KEYS | COMPACTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class Transactions:
         state = self._state
         table = state.get_table(intent.table_id)
         meta = table.meta
-        if meta.features or meta.has_defaults or meta.key_spans_partitions or table.fork is not None:
+        if meta.needs_features or table.fork is not None:
             _check_features(table, intent.operation, request.features)
         if meta.key_spans_partitions and request.adopt_from:
             raise _unlooked(table)
@@ -412,7 +415,7 @@ class Transactions:
         meta = table.meta
         if meta.key_spans_partitions:
             raise _unlooked(table)
-        if meta.features or meta.has_defaults or table.fork is not None:
+        if meta.needs_features or table.fork is not None:
             _check_features(table, Operation.INSERT, request.features)
         if meta.is_view:
             check_begin(meta, Operation.INSERT, {})
@@ -514,6 +517,8 @@ def _check_features(table: TableState, operation: Operation, known: frozenset[st
         raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks=", ".join(sorted(lacking)))
     if meta.key_spans_partitions and operation in WRITES_KEYS and KEY_LOOKUPS not in known:
         raise _unlooked(table)
+    if meta.is_partial and operation in NEEDS_IMAGES and PARTIAL_IMAGES not in known:
+        raise MetaError(ErrorKind.BLOCKED, "PARTIAL_IMAGES", table=meta.name)
 
 
 def _unlooked(table: TableState) -> MetaError:

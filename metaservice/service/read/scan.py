@@ -80,7 +80,7 @@ class Scan:
         self.version = wanted.version
         self.explanation = Explanation()
         self._raw_id = table.raw_id
-        self._meta = table.meta
+        self.meta = table.meta
         self._cursor = cursor
         self._wanted = wanted
         self._memory = memory
@@ -176,7 +176,7 @@ class Scan:
 
     def content(self, path: str) -> bytes:
         """The rows of an inlined file among the entries, as the plan's cursor sees them."""
-        return inlined_content(self._cursor, self._raw_id, path, self._meta.name)
+        return inlined_content(self._cursor, self._raw_id, path, self.meta.name)
 
     def _is_whole(self) -> bool:
         wanted = self._wanted
@@ -217,7 +217,7 @@ class Scan:
             return TRUE
         if wanted.on_partitions == TRUE:
             return None
-        values = self._meta.partitioning.decode(partition)
+        values = self.meta.partitioning.decode(partition)
         for conjunct in conjuncts(wanted.on_partitions):
             if truth(conjunct, values) is not True:
                 return conjunct
@@ -227,7 +227,7 @@ class Scan:
 
     def _prefixes(self) -> list[str]:
         """Prefixes of partition texts, with a zero byte if they are complete."""
-        wanted, partitioning = self._wanted, self._meta.partitioning
+        wanted, partitioning = self._wanted, self.meta.partitioning
         if wanted.named is not None:
             return sorted(f"{partition}\x00" for partition in wanted.named)
         columns = partitioning.columns
@@ -278,7 +278,7 @@ class Scan:
     def _partition(self, partition: str) -> Iterator[StoredEntry]:
         if not self._wanted.pruning.tests:
             yield from self._unpruned(partition)
-        elif self._meta.keyed:
+        elif self.meta.keyed:
             yield from self._pruned_by_bucket(partition)
         else:
             yield from self._pruned(partition)
@@ -365,8 +365,8 @@ class Scan:
     def _fixed(self, partition: str) -> Row:
         if not self._wanted.pruning.uses_partition:
             return ()
-        values = self._meta.partitioning.decode(partition)
-        return tuple(exactly(values[name]) for name in self._meta.partitioning.names)
+        values = self.meta.partitioning.decode(partition)
+        return tuple(exactly(values[name]) for name in self.meta.partitioning.names)
 
     def _part(self, partition: str) -> Part:
         bounds = self._wanted.bounds

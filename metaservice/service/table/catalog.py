@@ -11,13 +11,14 @@ from metaservice.core.commit.transaction import Txn, txn_time_ms
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.branches import check_direct, check_same_branch
 from metaservice.core.table.key_scope import check_key_scope
+from metaservice.core.table.merge_engine import check_merge_engine
 from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.core.table.view_definition import check_definition
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
-from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS, Transactions
+from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS, PARTIAL_IMAGES, Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import find_table, fork_where_shown, get_branch, is_on
@@ -65,7 +66,7 @@ class Catalog:
         known = meta.table_id in state.tables
         if mode is Mode.CREATE or there is None or known:
             if not known:
-                check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
+                _check_layout(meta)
             return self.create(meta, principal).view(), True
         if mode is Mode.OR_REPLACE:
             self._replace(state.tables[there], meta, principal)
@@ -94,6 +95,8 @@ class Catalog:
             state.need(COLUMN_DEFAULTS)
         if meta.key_spans_partitions:
             state.need(KEY_LOOKUPS)
+        if meta.is_partial:
+            state.need(PARTIAL_IMAGES)
         raw = keys.uuid_bytes(meta.table_id)
         time_us = next_commit_time(self._clocks.now_us(), 0, state.answered_us)
         meta = replace(meta, create_time_us=time_us)
@@ -133,7 +136,7 @@ class Catalog:
         state = self._decider.state
         there = self._find(meta.name)
         if mode is Mode.CREATE or there is None:
-            check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
+            _check_layout(meta)
             meta = self._checked(meta)
             return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0).view(), True
         table = state.tables[there]
@@ -173,7 +176,7 @@ class Catalog:
             principal,
             "",
             digest,
-            features=table.meta.features | {COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS},
+            features=table.meta.features | {COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS, PARTIAL_IMAGES},
         )
         alteration = Alteration(replacement=replacement)
         change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)
@@ -283,3 +286,9 @@ class Catalog:
                 ErrorKind.GONE, "RETENTION_OVER", "nothing is left of the table: create it again", table_id=table_id
             )
         return dropped
+
+
+def _check_layout(meta: TableMeta) -> None:
+    """Checks what never changes of a new table."""
+    check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
+    check_merge_engine(meta.primary_key, meta.partitioning.names, meta.properties)

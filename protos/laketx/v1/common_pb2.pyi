@@ -825,6 +825,7 @@ class DataFile(_message.Message):
     TOMBSTONES_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     INLINED_FIELD_NUMBER: _builtins.int
+    SET_COLUMNS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Path relative to the table's folder: "<transaction id>/…". The path of an external file is absolute, or a URI."""
     bucket: _builtins.int
@@ -867,6 +868,13 @@ class DataFile(_message.Message):
     def stats(self) -> _containers.RepeatedCompositeFieldContainer[Global___ColumnStats]:
         """Column statistics."""
 
+    @_builtins.property
+    def set_columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Delta files of a table with merge.engine = partial: the ids of the columns that images in the file set, if some image
+        leaves other columns as they are; of all columns if it also has whole images or tombstones. Empty: every image is
+        whole.
+        """
+
     def __init__(
         self,
         *,
@@ -888,10 +896,11 @@ class DataFile(_message.Message):
         tombstones: _builtins.int = ...,
         content: _builtins.bytes = ...,
         inlined: _builtins.bool = ...,
+        set_columns: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "data_change", b"data_change", "first_row_id", b"first_row_id", "partition", b"partition", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "content", b"content", "data_change", b"data_change", "external", b"external", "first_row_id", b"first_row_id", "inlined", b"inlined", "kind", b"kind", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "row_order", b"row_order", "rows", b"rows", "schema_version", b"schema_version", "stats", b"stats", "tombstones", b"tombstones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "content", b"content", "data_change", b"data_change", "external", b"external", "first_row_id", b"first_row_id", "inlined", b"inlined", "kind", b"kind", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "row_order", b"row_order", "rows", b"rows", "schema_version", b"schema_version", "set_columns", b"set_columns", "stats", b"stats", "tombstones", b"tombstones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_change: _TypeAlias = _typing.Literal["data_change"]  # noqa: Y015
     _WhichOneofArgType__data_change: _TypeAlias = _typing.Literal["_data_change", b"_data_change"]  # noqa: Y015
@@ -1130,6 +1139,7 @@ class Read(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     READS_NO_FILES_FIELD_NUMBER: _builtins.int
     CHANGES_ALL_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     reads_no_files: _builtins.bool
     """True if the read looked only at partitions, at no file."""
     changes_all: _builtins.bool
@@ -1144,6 +1154,12 @@ class Read(_message.Message):
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Partition]:
         """Partitions instead of a predicate (a dynamic overwrite)."""
 
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of the columns whose values the read used, those of its condition included; empty: any. An image that sets only
+        other columns changes nothing that was read. Used by the profile row_level.
+        """
+
     def __init__(
         self,
         *,
@@ -1151,10 +1167,11 @@ class Read(_message.Message):
         partitions: _abc.Iterable[Global___Partition] | None = ...,
         reads_no_files: _builtins.bool = ...,
         changes_all: _builtins.bool = ...,
+        columns: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["predicate", b"predicate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes_all", b"changes_all", "partitions", b"partitions", "predicate", b"predicate", "reads_no_files", b"reads_no_files"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes_all", b"changes_all", "columns", b"columns", "partitions", b"partitions", "predicate", b"predicate", "reads_no_files", b"reads_no_files"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

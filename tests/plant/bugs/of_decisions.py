@@ -157,4 +157,28 @@ BUGS: Final = (
         CORE + "lease.py",
         (("if before is not None and before.tag == tag:", "if before is not None:"),),
     ),
+    Bug(
+        "changes of one cell commute",
+        CORE + "commit/cells.py",
+        (("first.isdisjoint(second)", "first != frozenset()"),),
+        own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "conflict_and_so_do"),
+    ),
+    Bug(
+        "an update is passed by images of what it read",
+        CORE + "commit/cells.py",
+        (("return bool(cells) and cells.isdisjoint(read.columns)", "return bool(cells)"),),
+        own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "conflict_and_so_do"),
+    ),
+    Bug(
+        "changes of different cells of a row conflict",
+        CORE + "commit/cells.py",
+        (("if not self.meta.is_partial:", "if self.meta.is_partial:"),),
+        own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "both_commit"),
+    ),
+    Bug(
+        "files of images that set columns are left out by columns that are not the key's",
+        "metaservice/rpc/convert/plans.py",
+        (("if meta.is_partial:", "if not meta:"),),
+        own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "as_a_dict_does"),
+    ),
 )

@@ -515,4 +515,27 @@ BUGS: Final = (
         (("if are_hashes_exact(meta) or not len(named):", "if len(named) >= 0:"),),
         own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "same_hash"),
     ),
+    Bug(
+        "an image says by place, not by id, which columns it sets",
+        "worker/arrow/write/partial_images.py",
+        (
+            (
+                "columns_set = [column.column_id for column in others if column.name.lower() in names]",
+                "columns_set = [at for at, column in enumerate(others, 2) if column.name.lower() in names]",
+            ),
+        ),
+        own_tests=("tests/arrow/test_partial_updates.py", "-k", "by_what_its_id_says"),
+    ),
+    Bug(
+        "what an image leaves as it is becomes NULL",
+        "worker/arrow/scan/image_folds.py",
+        (("np.where(starts | (counts & sets.has(ids[name])), at, -1)", "np.where(starts | counts, at, -1)"),),
+        own_tests=("tests/arrow/test_image_folds.py",),
+    ),
+    Bug(
+        "a minor compaction forgets what its images set",
+        "worker/services/compaction/chunks.py",
+        (("with_set=with_op and self.folds)", "with_set=False)"),),
+        own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "as_a_dict_does"),
+    ),
 )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from metaservice.client import key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import common_pb2
 from worker.arrow.changes.commits import (
     DELETE,
@@ -30,13 +30,15 @@ from worker.arrow.changes.commits import (
     commits_of,
     touched_buckets,
 )
+from worker.arrow.changes.image_chains import chained
 from worker.arrow.expressions.conditions import Predicate, expression
 from worker.arrow.scan.deleted_row_ids import bitmap_of
 from worker.arrow.scan.file_rows import input_file, read_tables
+from worker.arrow.scan.image_folds import whole_images
 from worker.arrow.scan.plans import WrittenSchemas, entries_of, row_ids
 from worker.arrow.scan.version_rows import FileToRead, VersionRows, shown_schema
 from worker.base.errors import InputError
-from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, TOMBSTONE
+from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, SET, TOMBSTONE
 from worker.base.values import partition_key
 from worker.connection.pins import PinnedVersion
 from worker.connection.table_view import TableView
@@ -112,14 +114,17 @@ class ChangeRows:
         if not events:
             return self.schema.empty_table()
         whole = pa.concat_tables([one.rows for one in events])
-        entries = self._entries(events, whole, _ends(commits, numbers))
+        entries, whole = self._entries(events, whole, _ends(commits, numbers))
         differs = self._differs(entries, whole)
         entries = entries.where(differs) if self._mode == "log" else self._whole_range(entries, differs, whole)
         return self._shown(entries, whole, commits)
 
     # -- from events to entries
 
-    def _entries(self, events: Sequence[Events], whole: pa.Table, ends: dict[int, list[int]]) -> Entries:
+    def _entries(
+        self, events: Sequence[Events], whole: pa.Table, ends: dict[int, list[int]]
+    ) -> tuple[Entries, pa.Table]:
+        """The entries, and the rows with every value that they have."""
         gone = np.concatenate([np.zeros(len(one.rows), bool) if one.gone is None else one.gone for one in events])
         versions = np.concatenate([np.full(len(one.rows), one.version) for one in events])
         end = np.concatenate([np.full(len(one.rows), _next(ends.get(one.bucket), one.version)) for one in events])
@@ -133,6 +138,8 @@ class ChangeRows:
         before = np.where(same, _shifted(row, 1, NONE), NONE)
         ended_before = np.where(same, _shifted(end, 1, NONE), NONE)
         before = np.where((ended_before != NONE) & (ended_before < versions), NONE, before)
+        if SET in whole.column_names:
+            whole = chained(whole, self._table.meta, order, (before == NONE) | (row == NONE))
         is_last = np.append(~same[1:], True)
         following = np.append(versions[1:], 0)
         is_ended = (row != NONE) & (end != NONE) & (is_last | (end < following))
@@ -143,7 +150,7 @@ class ChangeRows:
             np.concatenate([versions, end[is_ended]]),
             np.concatenate([identity, identity[is_ended]]),
         )
-        return found.where(found.versions > self._begin)
+        return found.where(found.versions > self._begin), whole
 
     def _identities(self, whole: pa.Table) -> Numbers:
         """A number for each row, equal for the events of one row."""
@@ -223,7 +230,10 @@ class _EventReader:
         self._numbers = numbers
         self._keyed = bool(table.meta.primary_key)
         self._columns = [column.name for column in table.meta.columns] + ([] if self._keyed else [ROW_ID])
-        self._schema = arrow_schema(table.meta, with_op=self._keyed, with_row_id=not self._keyed)
+        self._is_partial = is_partial(table.meta)
+        self._schema = arrow_schema(
+            table.meta, with_op=self._keyed, with_row_id=not self._keyed, with_set=self._is_partial
+        )
         self._shape = pa.schema([self._schema.field(name) for name in self._columns])
 
     def events(self) -> list[Events]:
@@ -240,7 +250,8 @@ class _EventReader:
                 bucket = self._number(file.partition, file.bucket)
                 for _, rows in read_tables(input_file(self._table, self._written, file, 0, None), self._schema):
                     gone = rows.column(OP).to_numpy() == TOMBSTONE if self._keyed else None
-                    yield Events(rows.select(self._columns), commit.version, bucket, gone)
+                    named = [*self._columns, *([SET] if self._is_partial else [])]
+                    yield Events(rows.select(named), commit.version, bucket, gone)
 
     def _tombstones(self) -> Iterator[Events]:
         """The row ids in delete sets; if the commit also has an image of the row, the image counts."""
@@ -308,7 +319,8 @@ class _EventReader:
     def _rows_of(self, reader: VersionRows) -> Callable[[FileToRead], Iterator[pa.Table]]:
         def read(one: FileToRead) -> Iterator[pa.Table]:
             for rows in reader.visible(one, self._columns, None, float("inf")):
-                yield rows.select(self._columns)
+                shown = rows.select(self._columns)
+                yield whole_images(shown) if self._is_partial else shown
 
         return read
 

@@ -19,6 +19,7 @@ from metaservice.shared.arrow_streams import head_of
 from protos.laketx.v1 import common_pb2
 from worker.arrow.scan.inlined_rows import joined
 from worker.arrow.scan.plans import ScannedFile, WrittenSchemas
+from worker.base.errors import InputError
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
 from worker.files import kept_vectors
@@ -84,6 +85,11 @@ def hidden_rows(
 
     With `keep` the files must be all of the bucket, and their vectors are in storage afterwards, if they can be.
     """
+    if any(scanned.file.set_columns for scanned in files):
+        raise InputError(
+            "PARTIAL_IMAGES",
+            f"images of {table.name} set single columns, so none hides another: compact it (major) first",
+        )
     name = kept_vectors.name_of(table.meta, map(_id, files))
     if not name:
         return _by_keys(table, written, files)

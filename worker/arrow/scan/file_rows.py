@@ -53,6 +53,7 @@ class InputFile:
     names: Mapping[int, str] | None = None
     constants: Mapping[str, Any] = field(default_factory=dict)
     content: Content = b""  # of an inlined file
+    is_partial: bool = False  # some of its images set single columns
 
 
 def input_file(
@@ -71,6 +72,7 @@ def input_file(
         names=written.names_in(file) if file.external else None,
         constants={one.column: python_value(one.value) for one in file.partition.values} if file.external else {},
         content=file.content,
+        is_partial=bool(file.set_columns),
     )
 
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from metaservice.client import is_partial
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import Predicate, columns_in, conjuncts, expression
 from worker.arrow.scan.bucket_vectors import (
@@ -30,16 +31,22 @@ from worker.arrow.scan.bucket_vectors import (
 )
 from worker.arrow.scan.deleted_row_ids import with_hidden_ids
 from worker.arrow.scan.file_rows import InputFile, RowGroups, input_file, read_tables
-from worker.arrow.scan.inlined_rows import joined
+from worker.arrow.scan.inlined_rows import content_of, joined
 from worker.arrow.scan.key_buckets import buckets_of
 from worker.arrow.scan.late_materialization import read_chosen
 from worker.arrow.scan.plans import PinnedPlan, ScannedFile, WrittenSchemas, entries_of
 from worker.base.in_parallel import Source, in_parallel
-from worker.base.schema import OP, ROW_ID, TOMBSTONE
+from worker.base.lazy_modules import LazyModule
+from worker.base.schema import OP, ROW_ID, SET, TOMBSTONE
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema, column_field
 from worker.files.position_blocks import Numbers, Positions, positions_of
 from worker.files.storage import is_local, storage
+
+if TYPE_CHECKING:
+    from worker.arrow.scan import image_folds
+else:
+    image_folds = LazyModule("worker.arrow.scan.image_folds")  # it loads polars
 
 REMOTE_THREADS: Final = 16
 ITEMS_AHEAD: Final = 2
@@ -72,7 +79,8 @@ class VersionRows:
         self._version = version
         self._planned = planned
         self._written = WrittenSchemas(table)
-        self._stored = arrow_schema(table.meta, with_op=True, with_row_id=True)
+        self._is_partial = is_partial(table.meta)
+        self._stored = arrow_schema(table.meta, with_op=True, with_row_id=True, with_set=self._is_partial)
         self.schema = shown_schema(table)
 
     def tables(self, columns: Sequence[str], where: Predicate | None, memory_bytes: float) -> Iterator[pa.Table]:
@@ -105,17 +113,20 @@ class VersionRows:
     def images(self, files: Sequence[ScannedFile], columns: Sequence[str], where: Predicate) -> Iterator[pa.Table]:
         """The images and tombstones in these files, hidden or not, for which a condition on the key is true.
 
-        They have `_op` and VERSION. The newest of a key in a partition is what it has there, so nothing else of its
-        bucket need be read. Inlined files are read together, and whole.
+        They have `_op` and VERSION, and SET if images may set single columns. The newest of a key in a partition is
+        what it has there, or all of them are folded, so nothing else of its bucket need be read. Inlined files are
+        read together, and whole.
         """
+
+        names = [*columns, OP, *([SET] if self._is_partial else [])]
 
         def read(run: list[ScannedFile]) -> Iterator[pa.Table]:
             scanned = as_one(run)
             whole = FileToRead(self._input(scanned), is_current=self._is_current(scanned))
             versions = np.repeat([each.data_version for each in run], [each.file.rows for each in run])
-            for rows in self.visible(whole, [*columns, OP], where if len(run) == 1 else None, float("inf")):
+            for rows in self.visible(whole, names, where if len(run) == 1 else None, float("inf")):
                 of_rows = versions if len(run) > 1 else np.full(len(rows), scanned.data_version, np.int64)
-                yield rows.select([*columns, OP]).append_column(VERSION, pa.array(of_rows, pa.int64()))
+                yield rows.select(names).append_column(VERSION, pa.array(of_rows, pa.int64()))
 
         return in_parallel([partial(read, run) for run in runs_together(files)], self._threads(), 0)
 
@@ -213,7 +224,10 @@ class VersionRows:
         if buckets is not None:
             files = [one for one in files if one.file.bucket in buckets]
         clean, dirty = by_bucket(files)
-        found: list[Source[FileToRead]] = [partial(merged, bucket) for bucket in dirty]
+        found: list[Source[FileToRead]] = [
+            partial(self._folded if any(scanned.file.set_columns for scanned in bucket) else merged, bucket)
+            for bucket in dirty
+        ]
         return found + [partial(iter, [self._clean(one)]) for one in clean]
 
     def _clean(self, one: ScannedFile) -> FileToRead:
@@ -232,6 +246,21 @@ class VersionRows:
             begins = np.cumsum([0, *(scanned.file.rows for scanned in run[:-1])]).astype(np.uint64)
             parts = [hidden[id(scanned)] + begin for scanned, begin in zip(run, begins, strict=True)]
             yield from self._partly_hidden(as_one(run), np.concatenate(parts))
+
+    def _folded(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
+        """The rows of a bucket in which images set single columns, as those of one file that is in memory."""
+        meta = self._table.meta
+        schema = arrow_schema(meta, with_op=True, with_set=True)
+        parts = [
+            (scanned.data_version, rows) for scanned in files for _, rows in read_tables(self._input(scanned), schema)
+        ]
+        versions = np.repeat([version for version, _ in parts], [len(rows) for _, rows in parts])
+        images = pa.concat_tables([rows for _, rows in parts])
+        rows = image_folds.visible(image_folds.folded(images, meta, meta.primary_key, versions))
+        if len(rows):
+            content = content_of(rows)
+            newest = max(version for version, _ in parts)
+            yield FileToRead(InputFile(files[0].file.path, newest, len(rows), len(content), content=content))
 
     def _partly_hidden(self, one: ScannedFile, hidden: Positions) -> Iterator[FileToRead]:
         if len(hidden) < one.file.rows:

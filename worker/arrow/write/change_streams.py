@@ -8,7 +8,7 @@ d    2   6        late      whatever is older than the sequence that the table s
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metaservice.client import key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.scan.image_folds import whole_images
 from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.write import partial_images
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.key_lookups import elsewhere, near_keys
 from worker.arrow.write.merge_sources import plain_source
@@ -113,6 +115,7 @@ def plan_changes(
     keeps_deleted = columns.soft_delete is not None
     gone = batch.are_deletes & (not keeps_deleted)
     upserts = fitted(batch.rows.take(pa.array(np.flatnonzero(~gone))), meta)
+    names = batch.rows.column_names
     if replaces_all:
         deleted = int((batch.are_deletes & keeps_deleted).sum())
         counts = ChangeCounts(len(upserts) - deleted, deleted, absent=int(gone.sum()), repeated=batch.repeated)
@@ -120,10 +123,10 @@ def plan_changes(
     if not len(batch.keys) or (batch.stored is None and not gone.any()):
         deleted = int(batch.are_deletes.sum())
         counts = ChangeCounts(len(upserts) - deleted, deleted, repeated=batch.repeated)
-        return ChangeWrite(plan_upsert(table, upserts), counts)
+        return ChangeWrite(plan_upsert(table, upserts, [names]), counts)
     near = near_keys(batch.keys.select(list(meta.primary_key)), meta)
     spans = key_spans_partitions(meta)
-    write = Write(table, common_pb2.OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)])
+    write = Write(table, common_pb2.OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)], by_arrow=True)
     planned = ChangeWrite(write, ChangeCounts())
     places = np.cumsum(~gone) - 1  # where the row of a change is among the upserts
 
@@ -146,10 +149,19 @@ def plan_changes(
         if spans:
             moved = elsewhere(old.take(pa.array(is_there[upserted & (is_there >= 0)])), images, then.meta)
             removed = pa.concat_tables([removed, moved])
-        return write_keyed(stage, pa.concat_tables([images, tombstones(then.meta, removed)]), is_base=False)
+        hiding = tombstones(then.meta, removed)
+        if is_partial(meta):
+            images, hiding = partial_images.setting(images, meta, [names]), whole_images(hiding)
+        return write_keyed(stage, pa.concat_tables([images, hiding], promote_options="default"), is_base=False)
 
     planned.write = replace(write, stage=stage, looks_keys_up=spans)
     return planned
+
+
+def check_dicts(meta: catalog_pb2.Table, rows: Sequence[Mapping[str, Any]], columns: ChangeColumns) -> None:
+    """Checks that rows that don't only delete have the same columns, where others would keep what they have."""
+    words = set() if columns.soft_delete else {_word(value) for value in columns.deletes}
+    partial_images.check_alike(meta, (row.keys() for row in rows if _word(row.get(columns.op)) not in words))
 
 
 # -- the rows that are given -------------------------------------------------------------------------------------------

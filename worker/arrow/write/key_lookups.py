@@ -15,8 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metaservice.client import key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.scan import image_folds
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
 from worker.arrow.scan.plans import ScannedFile, pinned_plan
 from worker.arrow.scan.version_rows import VERSION, VersionRows
@@ -24,7 +25,7 @@ from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_rows import GROUP, frame_of, tombstone_columns, tombstones
 from worker.base.condition_forms import all_of
 from worker.base.errors import InputError
-from worker.base.schema import OP, TOMBSTONE, UPSERT
+from worker.base.schema import OP, SET, TOMBSTONE, UPSERT
 from worker.base.values import PartitionKey, partition_key, python_value, wire_value
 from worker.commit.stages import Stage
 from worker.connection.table_view import TableView
@@ -101,7 +102,7 @@ def _among(rows: pa.Table, keys: pl.DataFrame) -> pa.Table:
 def rows_with(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The visible rows of one version that have one of the keys, whatever their partition; in no order.
 
-    No bucket is merged: the newest image of a key in a partition is what it has there.
+    No bucket is merged: the newest image of a key in a partition is what it has there, or all of them are folded.
     """
     wide = list(dict.fromkeys([*columns, *keys.column_names, *_places(meta)]))
     if not len(keys):
@@ -122,11 +123,10 @@ def _images_of(
 ) -> pa.Table:
     """The images and tombstones of the keys in these files. Files of many rows are joined together: most have few."""
     keys_once, waiting, size = frame_of(keys).unique(), [], 0
-    parts = [
-        reader.empty(columns)
-        .append_column(OP, pa.array([], pa.int8()))
-        .append_column(VERSION, pa.array([], pa.int64()))
-    ]
+    empty = reader.empty(columns).append_column(OP, pa.array([], pa.int8()))
+    if is_partial(reader.table.meta):
+        empty = empty.append_column(SET, pa.array([], pa.binary()))
+    parts = [empty.append_column(VERSION, pa.array([], pa.int64()))]
     for rows in chain(reader.images(files, columns, near), [None]):
         if rows is not None:
             waiting.append(rows)
@@ -139,6 +139,9 @@ def _images_of(
 
 def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Those images that are the newest of their key in their partition, and no tombstones."""
+    if SET in images.column_names:
+        versions = images.column(VERSION).to_numpy()
+        return image_folds.visible(image_folds.folded(images, meta, _places(meta), versions)).select(list(columns))
     places = frame_of(images.select([*_places(meta), OP, VERSION])).with_row_index(GROUP)
     newest = places.sort(VERSION).unique(_places(meta), keep="last").filter(pl.col(OP) != TOMBSTONE)
     return images.select(list(columns)).take(pa.array(newest[GROUP].sort().to_numpy()))

@@ -100,8 +100,8 @@ def plan_merge(table: TableView, rows: pa.Table, on: str | Sequence[str], clause
         return _staged(then, stage, target, source, merge, only_deletes=only_deletes_matched(clauses))
 
     read = common_pb2.Read(predicate=near)
-    looks_keys_up = key_spans_partitions(meta)
-    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read], looks_keys_up=looks_keys_up)
+    spans = key_spans_partitions(meta)
+    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read], looks_keys_up=spans, by_arrow=True)
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------

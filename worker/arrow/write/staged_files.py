@@ -10,12 +10,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.scan.image_folds import set_in
 from worker.arrow.scan.inlined_rows import content_of
-from worker.base.schema import OP, PART, ROW_ID, TOMBSTONE
+from worker.base.schema import OP, PART, ROW_ID, SET, TOMBSTONE
 from worker.base.values import raw_value, wire_value
 from worker.commit.stages import Stage
 from worker.files.arrow_types import arrow_schema, file_schema, in_shape
-from worker.files.footers import STATS_COLUMNS, check_required, data_file, in_threads, partition_of
+from worker.files.footers import (
+    STATS_COLUMNS,
+    check_required,
+    data_file,
+    in_threads,
+    name_set_columns,
+    partition_of,
+)
 from worker.files.parquet_options import flat_columns, options_of, repeating, with_nan
 from worker.files.storage import is_local, make_folder, storage
 
@@ -122,10 +130,13 @@ def write_parts(
     Few rows become inlined files, if they may.
     """
     meta = stage.meta
-    schema = arrow_schema(meta, with_op=OP in rows.column_names, with_row_id=ROW_ID in rows.column_names)
+    whole = arrow_schema(meta, with_op=OP in rows.column_names, with_row_id=ROW_ID in rows.column_names)
+    partial = arrow_schema(meta, with_op=True, with_set=True)
     names = {column.column_id: column.name for column in meta.columns}
 
     def shaped(part: pa.Table) -> pa.Table:
+        sets_columns = SET in part.column_names and part.column(SET).null_count < len(part)
+        schema = partial if sets_columns else whole
         return part if part.schema.equals(schema, check_metadata=True) else in_shape(part, schema, names)
 
     parts = [
@@ -135,8 +146,7 @@ def write_parts(
     if may_inline and are_few(meta, rows) and stage.may_inline():
         inlined = [inlined_file(stage, f"{name}/{where}.arrow", found, kind) for where, found in parts]
         if sum(entry.bytes for entry in inlined) <= CONTENT_BYTES_MAX:
-            check_required(meta, inlined)
-            return inlined
+            return _checked(meta, inlined, parts)
     files, root = storage(stage.table_folder)
 
     def write(part: tuple[str, pa.Table]) -> common_pb2.DataFile:
@@ -144,15 +154,25 @@ def write_parts(
         make_folder(files, f"{root}/{path}".rpartition("/")[0])
         footers: list[Any] = []
         with files.open_output_stream(f"{root}/{path}") as out:
-            written = pa.table(part[1].columns, schema=file_schema(schema))
+            written = pa.table(part[1].columns, schema=file_schema(part[1].schema))
             flat = flat_columns(written)
+            schema = written.schema
             options = options_of(meta, schema, with_nan(flat)) | {"use_dictionary": repeating(flat, schema)}
             pq.write_table(written, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
             size = out.tell()
         return entry_of(stage, path, footers[0], size, kind)
 
     entries = list(map(write, parts)) if is_local(files) or len(parts) == 1 else in_threads(write, parts)
+    return _checked(meta, entries, parts)
+
+
+def _checked(
+    meta: catalog_pb2.Table, entries: list[common_pb2.DataFile], parts: Sequence[tuple[str, pa.Table]]
+) -> list[common_pb2.DataFile]:
     check_required(meta, entries)
+    for entry, (_, rows) in zip(entries, parts, strict=True):
+        if SET in rows.column_names:
+            name_set_columns(meta, entry, set_in(rows, meta))
     return entries
 
 

@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from metaservice.client import key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions
 from metaservice.shared.column_types import read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.expressions.conditions import parsed
+from worker.arrow.expressions.conditions import columns_in, parsed
 from worker.arrow.expressions.evaluation import Expression, cast
 from worker.arrow.expressions.parser import Columns, parse_value
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import FileToRead, VersionRows
-from worker.arrow.write import key_lookups
+from worker.arrow.write import key_lookups, partial_images
 from worker.arrow.write.input_rows import Target, check_not_null, column_as
 from worker.arrow.write.python_rows import of_dicts
 from worker.arrow.write.staged_rows import check_keys, frame_of, tombstones, with_op, write_keyed, write_rows
@@ -47,16 +47,21 @@ def plan_update(table: TableView, settings: Mapping[str, Any], where: str | None
     meta = table.meta
     condition = None if where is None else _parsed(where, meta)
     values = checked_values(meta, settings, columns_of(meta))
-    read = common_pb2.Read(predicate=condition or TRUE, changes_all=True)
+    sets_columns = is_partial(meta) and values.keys().isdisjoint(meta.partition_columns)  # what moves has whole images
+    used = partial_images.columns_used(meta, columns_read(meta, settings, condition)) if sets_columns else []
+    read = common_pb2.Read(predicate=condition or TRUE, changes_all=True, columns=used)
 
     def stage(stage: Stage) -> Staged:
         then = table.at(stage.read_version)
         target = target_rows(then, stage.read_version, condition)
         images = images_of(meta, target.rows, values, target.rows)
+        if sets_columns:
+            delta = partial_images.updating(with_op(images, UPSERT), meta, values.keys())
+            return write_keyed(stage, delta, is_base=False)
         return replaced(then, stage, target, Changes(target.rows, np.arange(len(images)), images))
 
-    looks_keys_up = key_spans_partitions(meta)
-    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read], looks_keys_up=looks_keys_up)
+    spans = key_spans_partitions(meta)
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read], looks_keys_up=spans, by_arrow=True)
 
 
 def _parsed(where: str, meta: catalog_pb2.Table) -> common_pb2.Predicate:
@@ -87,6 +92,15 @@ def checked_values(meta: catalog_pb2.Table, settings: Mapping[str, Any], columns
             raise InputError("KEY_SET", f"{column.name} is a key column: delete the row and insert another")
         found[column.name] = value_of(meta, column, value, columns)
     return found
+
+
+def columns_read(
+    meta: catalog_pb2.Table, settings: Mapping[str, Any], condition: common_pb2.Predicate | None
+) -> frozenset[str]:
+    """The table's columns in a condition and in the expressions of what is set."""
+    columns = columns_of(meta)
+    names = frozenset() if condition is None else frozenset(columns_in(condition))
+    return names.union(*(parse_value(value, columns).columns for value in settings.values() if isinstance(value, str)))
 
 
 def named_column(meta: catalog_pb2.Table, given: str) -> catalog_pb2.Column:

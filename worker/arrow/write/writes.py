@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from metaservice.client import key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.expressions.conditions import parsed
+from worker.arrow.expressions.conditions import columns_in, parsed
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import FileToRead, VersionRows
-from worker.arrow.write import key_lookups
+from worker.arrow.write import key_lookups, partial_images
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_files import are_few
 from worker.arrow.write.staged_rows import (
@@ -53,12 +53,14 @@ def plan_append(table: TableView, rows: Given) -> Write:
     )
 
 
-def plan_upsert(table: TableView, rows: pa.Table) -> Write:
+def plan_upsert(table: TableView, rows: pa.Table, given: Sequence[Collection[str]] = ()) -> Write:
+    """`given` are the columns of each row, or of all; default those that the rows have."""
     meta = table.meta
     if not meta.primary_key:
         raise InputError("KEY_MISSING", f"{meta.name} has no primary key: use append")
-    delta = with_op(fitted(rows, meta), UPSERT)
-    check_keys(delta, meta)
+    whole = with_op(fitted(rows, meta), UPSERT)
+    check_keys(whole, meta)
+    delta = partial_images.setting(whole, meta, given or [rows.column_names]) if is_partial(meta) else whole
     spans = key_spans_partitions(meta)
 
     def stage(stage: Stage) -> Staged:
@@ -69,6 +71,7 @@ def plan_upsert(table: TableView, rows: pa.Table) -> Write:
         table,
         common_pb2.OPERATION_INSERT,
         stage,
+        by_arrow=True,
         looks_keys_up=spans,
         is_one_call=not (spans or write_rules(meta).wants_keys)
         and are_few(meta, delta),  # one call can't say which keys it writes
@@ -97,7 +100,7 @@ def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
                 raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
         return staged
 
-    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope, looks_keys_up=spans)
+    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope, looks_keys_up=spans, by_arrow=True)
 
 
 def plan_delete(table: TableView, where: str) -> Write:
@@ -117,7 +120,8 @@ def plan_delete_keys(table: TableView, keys: pa.Table) -> Write:
 
 
 def _delete(table: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Write:
-    read = common_pb2.Read(predicate=condition, changes_all=True)
+    used = partial_images.columns_used(table.meta, columns_in(condition))
+    read = common_pb2.Read(predicate=condition, changes_all=True, columns=used)
 
     def stage(stage: Stage) -> Staged:
         then = table.at(stage.read_version)
@@ -125,8 +129,8 @@ def _delete(table: TableView, condition: common_pb2.Predicate, keys: pa.Table | 
             return _tombstones(stage, then, condition, keys)
         return _delete_sets(stage, then, condition)
 
-    looks_keys_up = key_spans_partitions(table.meta)
-    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], looks_keys_up=looks_keys_up)
+    spans = key_spans_partitions(table.meta)
+    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], looks_keys_up=spans, by_arrow=True)
 
 
 def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Staged:

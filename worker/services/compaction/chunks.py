@@ -18,10 +18,11 @@ from pyroaring import BitMap64
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.file_rows import InputFile, read_tables
+from worker.arrow.scan.image_folds import folded
 from worker.arrow.scan.polars_frames import frame
-from worker.base.schema import OP, ROW_ID
+from worker.base.schema import OP, ROW_ID, SET
 from worker.files.arrow_types import arrow_schema
-from worker.files.footers import data_file
+from worker.files.footers import data_file, name_set_columns
 from worker.files.position_blocks import blocks_of, has_bits, positions_of
 from worker.services.compaction.digests import HASH, Digest, digest_of, named, row_hashes
 from worker.services.compaction.file_io import Output, WrittenFile, read_batches
@@ -119,14 +120,15 @@ class _Work:
         self.chunk = chunk
         self.keys = list(table.primary_key)
         with_op = bool(self.keys) and not settings.is_base
-        stored = arrow_schema(table, with_op=with_op, with_row_id=not self.keys)
+        self.folds = any(file.is_partial for file in chunk.files)
+        stored = arrow_schema(table, with_op=with_op, with_row_id=not self.keys, with_set=with_op and self.folds)
         self.stored = stored
         self.places = None if settings.order is None else Places(settings.order, self.samples(settings.order))
         plain = Output(table, settings.table_folder, name, stored, settings.file_bytes_target)
         ordered = self.places and SortedOutput(plain, self.places, folder, settings.memory_bytes)
         self.output: Output | SortedOutput = ordered or plain
         by_id = sorted(table.columns, key=lambda column: column.column_id)
-        extra = [one for one in (OP, ROW_ID) if one in stored.names]
+        extra = [one for one in (OP, ROW_ID, SET) if one in stored.names]
         self.hashed = [*[column.name for column in by_id], *extra]
         self.input = Digest()
         self.bytes = sum(one.bytes for one in chunk.files) or 1
@@ -167,6 +169,8 @@ class _Work:
         found = data_file(self.table, written.path, written.metadata, written.size)
         if self.keys:
             found.kind = common_pb2.FILE_KIND_BASE if self.settings.is_base else common_pb2.FILE_KIND_DELTA
+            if SET in self.stored.names:
+                name_set_columns(self.table, found, [column.column_id for column in self.table.columns])
         if self.settings.order is not None:
             found.row_order = str(self.settings.order)
         return found
@@ -215,7 +219,7 @@ class _Keyed(_Work):
         """`sorts_first`: its files are sorted in the folder first."""
         super().__init__(settings, table, chunk, name, folder, check)
         self.sorts_first = sorts_first
-        self.read_as = arrow_schema(table, with_op=True)
+        self.read_as = arrow_schema(table, with_op=True, with_set=self.folds)
 
     def write(self) -> None:
         runs = list(self.inlined_runs())
@@ -224,12 +228,28 @@ class _Keyed(_Work):
                 runs += self.runs(at, file)
         versions = [run.data_version for run in runs]
         for block in blocks(runs, self.keys):
+            if self.folds:
+                self.write_folded(block, versions)
+                continue
             if self.settings.verify:
                 self.input += self.shown(block, versions)
             rows = latest(block, versions, self.keys)
             if self.settings.is_major:
                 rows = without_tombstones(rows)
             self.output.write(rows.select(map(named, self.stored.names)))
+
+    def write_folded(self, block: Sequence[pl.DataFrame], versions: Sequence[int]) -> None:
+        """Writes what a reader sees of images that set single columns, or what it can still fold with older ones."""
+        of_rows = np.repeat(versions, [len(rows) for rows in block])
+        images = pl.concat([rows for rows in block if len(rows)], rechunk=False)
+        arrow = images.to_arrow(compat_level=pl.CompatLevel.oldest())
+        rows = frame(folded(arrow, self.table, self.keys, of_rows)).sort(list(map(named, self.keys)))
+        if self.settings.is_major:
+            rows = without_tombstones(rows)
+        rows = rows.select(map(named, self.stored.names))
+        if self.settings.verify:
+            self.input += digest_of(row_hashes(rows, self.hashed))
+        self.output.write(rows)
 
     def is_together(self, file: InputFile) -> bool:
         return bool(file.content) and not self.sorts_first
@@ -258,7 +278,8 @@ class _Keyed(_Work):
         return [Run(file.data_version, _spilled(path)) for path in paths]
 
     def hashed_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.with_columns(row_hashes(rows, self.hashed).alias(HASH)) if self.settings.verify else rows
+        is_needed = self.settings.verify and not self.folds
+        return rows.with_columns(row_hashes(rows, self.hashed).alias(HASH)) if is_needed else rows
 
     def shown(self, block: Sequence[pl.DataFrame], versions: Sequence[int]) -> Digest:
         """The rows that a reader of the inputs sees, by the reader's own rules."""

@@ -1,0 +1,441 @@
+"""Images that set single columns, against a dict; concurrency by cells; doors that are closed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from laketx import ConflictError, InputError, Lake, Table, connect
+from laketx.input_rows import arrow_rows
+from metaservice.client import BlockedError, InvalidError
+from protos.laketx.v1 import common_pb2
+from worker.arrow.write.updates import plan_update
+from worker.arrow.write.writes import plan_delete, plan_upsert
+from worker.commit.transaction import run_writes
+from worker.commit.writes import Write
+
+COLUMNS = "id bigint, a int, b int default 7, c string, n int not null default 3"
+NEW = {"a": None, "b": 7, "c": None, "n": 3}
+VALUES: dict[str, Sequence[Any]] = {"a": [1, 2, None], "b": [5, 6, None], "c": ["x", "y", None], "n": [3, 4]}
+KEYS = 10
+Row = dict[str, Any]
+Rows = dict[int, Row]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with connect(tmp_path_factory.mktemp("partial")) as made:
+        yield made
+
+
+def made(lake: Lake, name: str, profile: str = "row_level", *, buckets: int = 1, inline_rows: int = 1_000) -> Table:
+    properties = {"merge.engine": "partial", "write.inline.rows": str(inline_rows)}
+    return lake.create_table(name, COLUMNS, primary_key=["id"], buckets=buckets, profile=profile, properties=properties)
+
+
+def found(table: Table, version: int | None = None, where: str | None = None) -> Rows:
+    rows = table.to_arrow(version=version, where=where).to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows), rows
+    return {row["id"]: row for row in rows}
+
+
+# -- histories ---------------------------------------------------------------------------------------------------------
+
+
+class History:
+    """Writes at the newest version, and in transactions that others overtake, against a dict."""
+
+    def __init__(self, lake: Lake, table: Table, chance: random.Random) -> None:
+        self.lake = lake
+        self.table = table
+        self.chance = chance
+        self.rows: Rows = {}
+        self.states: dict[int, Rows] = {0: {}}
+        self.late: list[tuple[Any, Callable[[Rows], None]]] = []
+        self.lost = self.passed = 0
+
+    def some_rows(self, *, whole: bool = False) -> list[Row]:
+        """Rows with some of the columns each; what a row lacks it leaves as it is."""
+        rows = []
+        for key in self.chance.sample(range(KEYS), self.chance.randint(1, 4)):
+            names = list(VALUES) if whole else self.chance.sample(list(VALUES), self.chance.randint(0, 3))
+            rows.append({"id": key, **{name: self.chance.choice(VALUES[name]) for name in names}})
+        return rows
+
+    def step(self) -> None:
+        kinds = ["now"] * 6 + ["begin"] * 3 + ["end"] * 3 + ["minor", "minor", "major", "restore", "overwrite"]
+        match self.chance.choice(kinds):
+            case "now":
+                write, effect = self.change()
+                write(self.table)
+                effect(self.rows)
+            case "begin" if len(self.late) < 3:
+                txn = self.lake.transaction()
+                txn.__enter__()
+                write, effect = self.change()
+                write(txn.table(self.table.name))
+                self.late.append((txn, effect))
+            case "end" if self.late:
+                self.end()
+            case "minor" | "major" as how:
+                self.table.compact(how)
+            case "restore":
+                version = self.chance.choice(sorted(self.states))
+                self.table.restore(version=version)
+                self.rows = {key: dict(row) for key, row in self.states[version].items()}
+            case "overwrite" if self.chance.random() < 0.5:
+                rows = self.some_rows(whole=True)
+                self.table.overwrite(rows)
+                self.rows = {row["id"]: row for row in rows}
+        self.look()
+
+    def look(self) -> None:
+        assert found(self.table) == self.rows
+        keys = self.chance.sample(range(KEYS), 3)
+        looked_up = {row["id"]: row for row in self.table.get(keys).to_pylist()}
+        assert looked_up == {key: self.rows[key] for key in keys if key in self.rows}
+        both = {key: row for key, row in self.rows.items() if row["a"] == 1 and row["b"] == 5}
+        assert found(self.table, where="a = 1 AND b = 5") == both  # set by different images, perhaps
+        self.states[self.table.refresh().meta.head_version] = {key: dict(row) for key, row in self.rows.items()}
+
+    def change(self) -> tuple[Callable[[Any], Any], Callable[[Rows], None]]:
+        """A change, and what it does to the rows."""
+        rows, key = self.some_rows(), self.chance.randrange(KEYS)
+        name = self.chance.choice(["a", "b"])
+        other = "b" if name == "a" else "a"
+        match self.chance.choice(["upsert"] * 4 + ["set", "set", "add", "add", "delete", "merge", "stream", "whole"]):
+            case "set":
+                value = self.chance.choice(VALUES[name])
+                where = lambda row: row[other] == 5 or row["id"] == key  # noqa: E731
+                return (
+                    lambda table: table.update({name: value}, where=f"{other} = 5 OR id = {key}"),
+                    lambda state: put(state, where, lambda _: {name: value}),
+                )
+            case "add":
+                return (
+                    lambda table: table.update({name: f"{other} + 1"}, where=f"id >= {key}"),
+                    lambda state: put(state, lambda row: row["id"] >= key, lambda row: {name: plus_one(row[other])}),
+                )
+            case "delete":
+                return (
+                    lambda table: table.delete(f"{name} = 1 OR id = {key}"),
+                    lambda state: drop(state, lambda row: row[name] == 1 or row["id"] == key),
+                )
+            case "merge":
+                whole = self.some_rows(whole=True)
+                return (
+                    lambda table: table.merge(whole, on="id").when_matched_update().when_not_matched_insert().execute(),
+                    lambda state: state.update({row["id"]: dict(row) for row in whole}),
+                )
+            case "whole":
+                whole = self.some_rows(whole=True)
+                return (
+                    lambda table: table.upsert(whole),
+                    lambda state: state.update({row["id"]: dict(row) for row in whole}),
+                )
+            case "stream":
+                given = [{"id": row["id"], "a": 1, "op": self.chance.choice("uud"), "at": 1} for row in rows]
+                return lambda table: table.apply_changes(given, op="op", sequence="at"), lambda state: streamed(
+                    state, given
+                )
+            case _:
+                return lambda table: table.upsert(rows), lambda state: upserted(state, rows)
+
+    def end(self) -> None:
+        txn, effect = self.late.pop(self.chance.randrange(len(self.late)))
+        try:
+            txn.__exit__(None, None, None)
+        except ConflictError:
+            self.lost += 1
+        else:
+            self.passed += 1
+            effect(self.rows)
+
+
+def upserted(state: Rows, rows: Sequence[Row]) -> None:
+    for row in rows:
+        state[row["id"]] = {"id": row["id"], **NEW, **state.get(row["id"], {}), **row}
+
+
+def put(state: Rows, where: Callable[[Row], bool], values: Callable[[Row], Row]) -> None:
+    for key, row in list(state.items()):
+        if where(row):
+            state[key] = {**row, **values(row)}
+
+
+def drop(state: Rows, where: Callable[[Row], bool]) -> None:
+    for key in [key for key, row in state.items() if where(row)]:
+        del state[key]
+
+
+def streamed(state: Rows, given: Sequence[Row]) -> None:
+    for one in given:
+        if one["op"] == "d":
+            state.pop(one["id"], None)
+        else:
+            upserted(state, [{"id": one["id"], "a": one["a"]}])
+
+
+def plus_one(value: int | None) -> int | None:
+    return None if value is None else value + 1
+
+
+def told(table: Table, states: dict[int, Rows]) -> Rows:
+    """The rows by the whole history as increments, whose images before and after are whole."""
+    rows: Rows = {}
+    by_version: dict[int, list[Row]] = {}
+    for one in table.to_arrow(since=0, mode="log").to_pylist():
+        by_version.setdefault(one["_commit_version"], []).append(one)
+    for version, changes in sorted(by_version.items()):
+        before = {one["id"]: bare(one) for one in changes if one["_change_type"] in ("delete", "update_preimage")}
+        after = {one["id"]: bare(one) for one in changes if one["_change_type"] in ("insert", "update_postimage")}
+        assert {key: rows[key] for key in before} == before
+        rows = {key: row for key, row in rows.items() if key not in before} | after
+        if version in states:
+            assert rows == states[version]
+    return rows
+
+
+def bare(row: Row) -> Row:
+    return {name: row[name] for name in ("id", *VALUES)}
+
+
+def play(lake: Lake, profile: str, seed: int, steps: int) -> History:
+    chance = random.Random(f"{profile} {seed}")
+    table = made(
+        lake, f"h_{profile}_{seed}", profile, buckets=chance.choice([1, 3]), inline_rows=chance.choice([0, 99])
+    )
+    history = History(lake, table, chance)
+    for _ in range(steps):
+        history.step()
+    while history.late:
+        history.end()
+        assert found(table) == history.rows
+    for version, rows in history.states.items():
+        assert found(table, version) == rows
+    history.states[table.refresh().meta.head_version] = history.rows
+    assert told(table, history.states) == history.rows
+    return history
+
+
+@pytest.mark.parametrize(("profile", "seed"), [("row_level", 0), ("maxcompute", 0)])
+def test_images_fold_as_a_dict_does(lake: Lake, profile: str, seed: int) -> None:
+    history = play(lake, profile, seed, 60)
+    assert history.passed
+    assert history.lost
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("profile", ["maxcompute", "row_level", "delta_serializable", "delta_write_serializable"])
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_images_fold_as_a_dict_does_in_many_histories(lake: Lake, profile: str, seed: int) -> None:
+    assert play(lake, profile, seed, 120).states
+
+
+# -- concurrency by cells ----------------------------------------------------------------------------------------------
+
+
+class Late:
+    """Writes that begin at the version that the table had when this was made."""
+
+    def __init__(self, lake: Lake, table: Table) -> None:
+        self.lake = lake
+        self.view = table.refresh().view
+
+    def upsert(self, rows: list[Row]) -> None:
+        self.run(plan_upsert(self.view, arrow_rows(rows, self.view.meta)))
+
+    def update(self, values: Row, where: str) -> None:
+        self.run(plan_update(self.view, values, where))
+
+    def delete(self, where: str) -> None:
+        self.run(plan_delete(self.view, where))
+
+    def run(self, write: Write) -> None:
+        run_writes(self.lake, lambda: [write.at(self.view.meta.head_version)], on_conflict="fail")
+
+
+def both(lake: Lake, table: Table, mine: Callable[[Any], Any], theirs: Callable[[Any], Any]) -> ConflictError | None:
+    """Two writes that begin at one version; the error of the first, if it loses to the other."""
+    late = Late(lake, table)
+    theirs(table)
+    try:
+        mine(late)
+    except ConflictError as error:
+        return error
+    return None
+
+
+def update(column: str, value: Any, where: str = "id >= 0") -> Callable[[Any], Any]:
+    return lambda table: table.update({column: value}, where=where)
+
+
+def upsert(**values: Any) -> Callable[[Any], Any]:
+    return lambda table: table.upsert([{"id": 1, **values}])
+
+
+Change = Callable[[Any], Any]
+APART: dict[str, tuple[Change, Change, Row]] = {
+    "updates": (update("a", 8), update("b", 9), {"a": 8, "b": 9}),
+    "upserts": (upsert(a=8), upsert(b=9), {"a": 8, "b": 9}),
+    "an update of an upserted row": (update("a", 8, "id = 1"), upsert(b=9), {"a": 8, "b": 9}),
+    "an upsert of an updated row": (upsert(a=8), update("b", 9), {"a": 8, "b": 9}),
+    "an expression": (update("a", "n + 1"), update("b", None), {"a": 4, "b": None}),
+    "a condition": (update("a", 8, "n = 3"), update("b", 9), {"a": 8, "b": 9}),
+    "rows apart": (update("a", 8, "id = 1"), update("a", 9, "id = 2"), {"a": 8}),
+}
+MEET: dict[str, tuple[Change, Change]] = {
+    "one column": (update("a", 8), update("a", 9)),
+    "one column upserted": (upsert(a=8), upsert(a=9)),
+    "what an expression reads": (update("a", "b + 1"), update("b", 9)),
+    "what a condition reads": (update("a", 8, "b = 5"), update("b", 9)),
+    "what a delete reads": (lambda table: table.delete("b = 5"), update("b", 9)),
+    "a deleted row": (update("a", 8, "id = 1"), lambda table: table.delete("id = 1")),
+    "a whole row": (upsert(a=8), upsert(a=1, b=1, c="x", n=1)),
+    "a merged row": (
+        update("a", 8),
+        lambda table: table.merge([{"id": 1, "b": 2}], on="id").when_matched_update().execute(),
+    ),
+    "a new row": (update("a", 8), lambda table: table.upsert([{"id": 5, "b": 9}])),
+    "other rows": (update("a", 8), lambda table: table.overwrite([{"id": 1, "a": 1, "b": 1, "c": "x", "n": 1}])),
+}
+
+
+def two_rows(lake: Lake, name: str, inline_rows: int) -> Table:
+    table = made(lake, name, inline_rows=inline_rows)
+    table.upsert([{"id": key, "a": 1, "b": 5, "c": "x", "n": 3} for key in (1, 2)])
+    return table
+
+
+@pytest.mark.parametrize("case", APART)
+def test_writers_of_different_cells_both_commit(lake: Lake, case: str) -> None:
+    mine, theirs, wanted = APART[case]
+    table = two_rows(lake, f"apart_{list(APART).index(case)}", inline_rows=99)
+    assert both(lake, table, mine, theirs) is None
+    row = found(table)[1]
+    assert {name: row[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("case", MEET)
+def test_writers_of_one_cell_conflict_and_so_do_those_who_read_it(lake: Lake, case: str) -> None:
+    mine, theirs = MEET[case]
+    table = two_rows(lake, f"meet_{list(MEET).index(case)}", inline_rows=99)
+    assert both(lake, table, mine, theirs) is not None
+
+
+def test_any_number_of_rows_commutes_by_cells(lake: Lake) -> None:
+    count = common_pb2.LIMIT_KEYS_NAMED + 1  # more than a change names
+    table = made(lake, "many", inline_rows=0, buckets=4)
+    table.upsert([{"id": key, "a": 1, "b": 1} for key in range(count)])
+    assert both(lake, table, update("a", "a + 1"), update("b", "b + 1")) is None
+    assert both(lake, table, update("a", "a + 1"), update("a", "a + 2")) is not None
+    rows = table.to_arrow(columns=["a", "b"]).to_pylist()
+    assert len(rows) == count
+    assert all(row == {"a": 4, "b": 2} for row in rows)
+
+
+def test_a_branch_merges_cells_that_its_parent_left_alone(lake: Lake) -> None:
+    table = two_rows(lake, "s.branched", inline_rows=99)
+    branch = lake.branch("cells")
+    branch.table("s.branched").update({"a": 8}, where="id = 1")
+    table.update({"b": 9}, where="id = 1")
+    branch.merge()
+    assert found(table)[1] == {"id": 1, "a": 8, "b": 9, "c": "x", "n": 3}
+
+
+# -- what else a table meets -------------------------------------------------------------------------------------------
+
+
+def test_a_column_is_known_by_what_its_id_says(lake: Lake) -> None:
+    """Columns move, change their names, go and come; images of before keep what they set."""
+    table = two_rows(lake, "evolved", inline_rows=0)
+    table.upsert([{"id": 1, "b": 6}])
+    table.rename_column("a", "z")
+    table.rename_column("b", "a")
+    table.drop_column("c")
+    table.add_columns("b int")
+    table.upsert([{"id": 1, "b": 4}])
+    wanted = {"id": 1, "z": 1, "a": 6, "n": 3, "b": 4}
+    assert table.get([1]).to_pylist() == [wanted]
+    table.compact("minor")
+    assert next(row for row in table.to_arrow().to_pylist() if row["id"] == 1) == wanted
+
+
+def test_a_row_of_a_key_alone_is_there_and_changes_nothing(lake: Lake) -> None:
+    table = two_rows(lake, "keys_alone", inline_rows=99)
+    table.upsert([{"id": 1}, {"id": 4}])
+    assert found(table)[1]["b"] == 5
+    assert found(table)[4] == {"id": 4, **NEW}
+
+
+def test_a_writer_keeps_what_earlier_rows_of_a_key_set(lake: Lake) -> None:
+    table = two_rows(lake, "grouped", inline_rows=99)
+    with table.writer(flush_ms=2_000) as writer:
+        for row in ({"id": 1, "a": 8}, {"id": 1, "B": 9}, {"id": 1, "b": None}):
+            writer.write(row)
+    assert found(table)[1] == {"id": 1, "a": 8, "b": None, "c": "x", "n": 3}
+
+
+def test_partitions_have_images_of_their_own(lake: Lake) -> None:
+    table = lake.create_table(
+        "parted",
+        "id bigint, day string, a int, b int",
+        primary_key=["id"],
+        partition_by=["day"],
+        key_scope="partition",
+        buckets=1,
+        properties={"merge.engine": "partial"},
+    )
+    table.upsert([{"id": 1, "day": day, "a": 1, "b": 1} for day in "xy"])
+    table.upsert([{"id": 1, "day": "x", "b": 2}])
+    table.update({"day": "'z'"}, where="day = 'y'")  # it moves whole
+    rows = sorted(map(repr, table.to_arrow().to_pylist()))
+    assert rows == [repr({"id": 1, "day": "x", "a": 1, "b": 2}), repr({"id": 1, "day": "z", "a": 1, "b": 1})]
+    with pytest.raises(InputError, match="COLUMN_MISSING"):
+        table.upsert([{"id": 1, "b": 2}])
+    with pytest.raises(InputError, match="COLUMN_MISSING"):
+        table.upsert([{"id": 1, "day": "x", "b": 2}, {"id": 2, "b": 2}])
+
+
+def test_a_clone_and_inlined_rows_fold_too(lake: Lake) -> None:
+    table = two_rows(lake, "cloned", inline_rows=99)
+    table.upsert([{"id": 1, "b": None}])
+    lake.clone_table("cloned", "clone")
+    clone = lake.table("clone")
+    clone.upsert([{"id": 1, "a": 4}])
+    assert found(clone)[1] == {"id": 1, "a": 4, "b": None, "c": "x", "n": 3}
+    assert found(table)[1]["a"] == 1
+
+
+# -- doors that are closed ---------------------------------------------------------------------------------------------
+
+
+def test_changes_of_a_stream_set_the_same_columns(lake: Lake) -> None:
+    table = two_rows(lake, "streamed", inline_rows=99)
+    changes = [{"op": "u", "ts": 1, "id": 1, "a": 8}, {"op": "u", "ts": 2, "id": 1, "b": 9}]
+    with pytest.raises(InputError, match="COLUMNS_DIFFER"):
+        table.apply_changes(changes)
+    table.apply_changes([changes[0], {"op": "d", "ts": 3, "id": 2}])
+    assert found(table) == {1: {"id": 1, "a": 8, "b": 5, "c": "x", "n": 3}}
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {},
+        {"primary_key": ["id"], "partition_by": ["n"], "key_scope": "table"},
+    ],
+    ids=["no key", "a key across partitions"],
+)
+def test_tables_whose_images_are_whole(lake: Lake, layout: Any) -> None:
+    with pytest.raises(InvalidError, match="MERGE_ENGINE_NOT_ALLOWED"):
+        lake.create_table("refused", COLUMNS, properties={"merge.engine": "partial"}, **layout)
+
+
+def test_the_engine_never_changes(lake: Lake) -> None:
+    table = made(lake, "fixed")
+    with pytest.raises(BlockedError, match="PROPERTY_FIXED"):
+        table.set_properties(**{"merge.engine": "whole"})
