@@ -32,7 +32,8 @@ def not_offered(feature: str) -> BlockedError:
 
 
 def keys_not_looked_up(table: str) -> BlockedError:
-    said = f"the key of {table} is unique across partitions, and Spark doesn't look keys up there: write without Spark"
+    cause = f"the key of {table} is unique across partitions, and this write by Spark looks none up"
+    said = f"{cause}: MERGE by the key, or write without Spark"
     error = build_error(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", said, {"table": table})
     assert isinstance(error, BlockedError)
     return error

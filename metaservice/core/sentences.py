@@ -87,7 +87,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     "INLINED_TOO_LARGE": "the rows are too many to inline: write them to a file",
     "INPUT_NOT_LIVE": "an input of the compaction isn't in the table at the read version: plan it again",
     "IN_LIST_EMPTY": "an IN list needs at least one value",
-    "KEYS_NOT_LOOKED_UP": "the key is unique across partitions, and the writer looks none up: write without Spark",
+    "KEYS_NOT_LOOKED_UP": (
+        "the key is unique across partitions, and the writer looks none up: MERGE by the key, or write without Spark"
+    ),
     "KEY_SET_INCOMPLETE": "the key set needs one hash for each row written to the bucket",
     "KEY_SET_NOT_ALLOWED": "only changes of rows in primary-key tables can have key sets: leave them out",
     "KEY_SPANS_PARTITIONS": "the operation can't keep a key unique across partitions: use another one",

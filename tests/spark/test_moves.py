@@ -1,6 +1,9 @@
 """Keys that are unique within a partition: rows that move, and merges by partitions that are NULL."""
 
+import random
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from laketx import ConflictError, InputError, Lake, Table
 from metaservice.client import InvalidError, key_scope
+from tests.spark.held import Held
 from tests.spark.sql import SqlReads
 from tests.spark.stored import staged_folders, stored_rows
 
 Names = Callable[[], str]
+DAYS = ["mon", "tue", None]
 SCHEMA = "id bigint, v bigint, day string"
 Row = tuple[int, int | None, str | None]
 
@@ -125,9 +130,18 @@ def test_merges_by_partition_match_null_with_null(
     assert content(table) == sorted([one for one in wanted + rest if one[0] != 4], key=repr)
 
 
-def test_spark_writes_no_keys_that_are_unique_across_partitions(
-    lake: Lake, spark: SparkSession, new_name: Names
-) -> None:
+LATER = "(SELECT 1L AS id, 2L AS v, 'tue' AS day)"
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+LOOSE = [
+    ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT *"),
+    ("t.id = s.id AND t.v > 1", UPSERT),
+    ("t.day = s.day", UPSERT),
+    ("t.id = s.id + 1", UPSERT),
+    ("t.id = s.id", "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.v, s.v)"),
+]
+
+
+def test_spark_adds_no_keys_that_it_has_not_looked_up(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     name = new_name()
     table = lake.create_table(name, SCHEMA, primary_key=["id"], partition_by=["day"], key_scope="table")
     table.upsert([{"id": 1, "v": 1, "day": "mon"}])
@@ -136,10 +150,8 @@ def test_spark_writes_no_keys_that_are_unique_across_partitions(
     writes: list[Callable[[], Any]] = [
         lambda: table.insert(rows),
         lambda: table.overwrite(rows),
-        lambda: table.merge(rows, on="id").when_matched_update().execute(),
         lambda: sql(f"INSERT INTO {{lake}}.{name} VALUES (1, 2, 'tue')"),
-        lambda: sql(f"UPDATE {{lake}}.{name} SET v = 2"),
-        lambda: sql(f"DELETE FROM {{lake}}.{name} WHERE v > 0 AND id + 1 = 2"),
+        *[partial(sql, f"MERGE INTO {{lake}}.{name} t USING {LATER} s ON {on} {clauses}") for on, clauses in LOOSE],
         lambda: _in_transaction(lake, name, rows),
     ]
     for write in writes:
@@ -149,6 +161,76 @@ def test_spark_writes_no_keys_that_are_unique_across_partitions(
     table.update({"day": "'wed'"}, where="id = 1")  # not by Spark, although it runs
     assert content(table) == [(1, 1, "wed")]
     assert [row["day"] for row in table.read().collect()] == ["wed"]
+
+
+@pytest.mark.parametrize("profile", ["maxcompute", "row_level"])
+def test_spark_changes_rows_whose_keys_are_unique_across_partitions(
+    lake: Lake, spark: SparkSession, new_name: Names, profile: str
+) -> None:
+    """Statements at random, beside a dict of the rows by their key."""
+    chance = random.Random(profile)
+    name, sql = new_name(), SqlReads(lake)
+    table = lake.create_table(
+        name, SCHEMA, primary_key=["id"], buckets=2, partition_by=["day"], key_scope="table", profile=profile
+    )
+    rows: dict[int, Row] = {at: (at, at, chance.choice(DAYS)) for at in range(8)}
+    table.upsert([dict(zip(("id", "v", "day"), row, strict=True)) for row in rows.values()])
+    for step in range(6):
+        incoming = {at: (at, 100 + step, chance.choice(DAYS)) for at in chance.sample(range(16), 6)}
+        frame(spark, *incoming.values()).createOrReplaceTempView("incoming")
+        day, least = chance.choice(DAYS), chance.randrange(8)
+        match step:
+            case 0 | 3:
+                sql(f"MERGE INTO {{lake}}.{name} t USING incoming s ON s.id = t.id {UPSERT}")
+                rows |= incoming
+            case 1:
+                value = "NULL" if day is None else repr(day)
+                sql(f"UPDATE {{lake}}.{name} SET v = v + 1, day = {value} WHERE id >= {least}")
+                rows |= {at: (at, (v or 0) + 1, day) for at, (_, v, _) in rows.items() if at >= least}
+            case 2:
+                sql(f"DELETE FROM {{lake}}.{name} WHERE v % 2 = 0 AND id + 1 > {least}")
+                rows = {at: row for at, row in rows.items() if (row[1] or 0) % 2 or at < least}
+            case 4:
+                table.merge(frame(spark, *incoming.values()), on="id").when_matched_update().execute()
+                rows |= {at: row for at, row in incoming.items() if at in rows}
+            case _:
+                gone = "WHEN NOT MATCHED BY SOURCE AND t.id > 3 THEN DELETE"
+                matched = "WHEN MATCHED AND t.v > 100 THEN DELETE WHEN MATCHED THEN UPDATE SET day = s.day"
+                sql(
+                    f"MERGE INTO {{lake}}.{name} t USING incoming s ON t.id = s.id {matched} "
+                    f"WHEN NOT MATCHED AND s.id > 2 THEN INSERT (id, day) VALUES (s.id, s.day) {gone}"
+                )
+                before = rows
+                rows = {at: (at, row[1], incoming[at][2]) for at, row in before.items() if at in incoming}
+                rows = {at: row for at, row in rows.items() if not (row[1] or 0) > 100}
+                rows |= {at: row for at, row in before.items() if at not in incoming and at <= 3}
+                rows |= {at: (at, None, row[2]) for at, row in incoming.items() if at not in before and at > 2}
+        assert content(table) == sorted(rows.values(), key=repr), step
+    assert sorted(map(tuple, table.read().collect()), key=repr) == sorted(rows.values(), key=repr)
+
+
+def test_two_rows_of_one_key_do_not_come_into_two_partitions(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    """Within a MERGE, and by one beside an upsert without Spark."""
+    name, sql = new_name(), SqlReads(lake)
+    table = lake.create_table(
+        name, SCHEMA, primary_key=["id"], partition_by=["day"], key_scope="table", profile="row_level"
+    )
+    frame(spark, (1, 1, "mon"), (1, 2, "tue")).createOrReplaceTempView("twice")
+    with pytest.raises(Exception, match="KEY_TWICE"):
+        sql(f"MERGE INTO {{lake}}.{name} t USING twice s ON t.id = s.id {UPSERT}")
+    frame(spark, (1, 1, "mon"), (2, 2, "tue")).createOrReplaceTempView("once")
+    merge = f"MERGE INTO {{lake}}.{name} t USING once s ON t.id = s.id {UPSERT}"
+    held = Held(spark, tmp_path, "meets_an_upsert")
+    error = held.run(
+        lambda: sql(merge.replace("once s", "(SELECT id, meets_an_upsert(v) AS v, day FROM once) s")),
+        lambda: table.upsert([{"id": 1, "v": 3, "day": "wed"}]),
+    )
+    assert "LOST_RACE" in str(error)
+    assert content(table) == [(1, 3, "wed")]
+    sql(merge)
+    assert content(table) == [(1, 1, "mon"), (2, 2, "tue")]
 
 
 def _in_transaction(lake: Lake, name: str, rows: DataFrame) -> None:

@@ -51,6 +51,23 @@ BUGS: Final = (
         own_tests=("tests/spark/test_sql_write_options.py", "-k", "application_version"),
     ),
     Bug(
+        "a MERGE that compares more than the key counts as a look-up of it",
+        CATALOG + "write/SparkPlans.java",
+        (
+            (
+                "    if (sources == null) return false;\n    for (MergeRows",
+                "    if (sources == null) return true;\n    for (MergeRows",
+            ),
+        ),
+        own_tests=("tests/spark/test_moves.py", "-k", "keys_that_it"),
+    ),
+    Bug(
+        "a MERGE puts one new key into two partitions",
+        CATALOG + "write/Moves.java",
+        (("    if (isNew && added != null && !added.add", "    if (isNew && added == null && !added.add"),),
+        own_tests=("tests/spark/test_moves.py", "-k", "two_rows_of"),
+    ),
+    Bug(
         "a write by Spark forgets its message",
         CATALOG + "write/TransactionBegin.java",
         (("        .setCommitMessage(options.message())\n", ""),),

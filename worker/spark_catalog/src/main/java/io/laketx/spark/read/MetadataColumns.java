@@ -1,5 +1,6 @@
 package io.laketx.spark.read;
 
+import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
@@ -29,6 +30,12 @@ public final class MetadataColumns {
   public static boolean rowsMayMove(Snapshot snapshot) {
     return snapshot.isKeyed()
         && !snapshot.meta().getPrimaryKeyList().containsAll(snapshot.meta().getPartitionColumnsList());
+  }
+
+  /** Whether the key is unique across partitions, of which it doesn't tell: `key.scope=table`. */
+  public static boolean keySpansPartitions(Table meta) {
+    return meta.getPropertiesMap().getOrDefault("key.scope", "").equals("table")
+        && !meta.getPrimaryKeyList().containsAll(meta.getPartitionColumnsList());
   }
 
   public static MetadataColumn[] of(Snapshot snapshot) {

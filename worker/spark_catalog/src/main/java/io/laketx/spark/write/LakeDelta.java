@@ -105,8 +105,15 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     Casts.check(snapshot.meta(), options, false);
     boolean changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
     reads = StatementReads.ofRowChange(snapshot, scans, changesAll, options);
+    if (knowsItsKeys()) reads.lookKeysUp();
     ConflictPolicy policy = options.policy(snapshot.meta(), false);
     txn = reads.begin(operation(), snapshot.meta().getSchemaVersion(), policy, options);
+  }
+
+  /** Whether no row that it adds can have a key that lives in another partition: its rows were read, all that count. */
+  private boolean knowsItsKeys() {
+    if (!MetadataColumns.keySpansPartitions(snapshot.meta())) return false;
+    return command != RowLevelOperation.Command.MERGE || SparkPlans.mergesByKey(snapshot.meta());
   }
 
   /** The partition of each file that is read, where rows may leave it, or don't tell it otherwise. */
@@ -139,7 +146,8 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     if (!arrived.hidden().isEmpty()) {
       sets = DeleteSets.of(arrived.hidden(), filesRead(), txn.tableFolder(), txn.id());
     }
-    List<Read> lookedAt = Landings.check(snapshot, arrived.landed());
+    boolean areFree = MetadataColumns.keySpansPartitions(snapshot.meta()); // no other row has the key
+    List<Read> lookedAt = areFree ? List.of() : Landings.check(snapshot, arrived.landed());
     Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta()));
     try {
       reads.commit(txn, arrived.files(), sets, change, lookedAt);

@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.read.MetadataColumns;
 import io.laketx.v1.Table;
 import java.io.IOException;
 import java.io.Serializable;
@@ -35,6 +36,7 @@ final class Moves {
   private final GenericInternalRow keyValues;
   private final GenericInternalRow placeValues; // the bucket, then the partition
   private final Map<UnsafeRow, Place> places = new LinkedHashMap<>();
+  private final Set<UnsafeRow> added; // keys that are new in the table; null where each partition may have them
   private boolean isLanding;
 
   /** What happens to one bucket of one partition, by keys. */
@@ -58,6 +60,7 @@ final class Moves {
     for (int at = 0; at < parts.length; at++) placeTypes[1 + at] = types[parts[at]];
     toKey = UnsafeProjection.create(keyTypes);
     toPlace = UnsafeProjection.create(placeTypes);
+    added = MetadataColumns.keySpansPartitions(meta) ? new HashSet<>() : null;
   }
 
   /** A key that is in its partition no more; the row has what the table asks for. */
@@ -78,6 +81,10 @@ final class Moves {
   /** A row that is new, or changed where it is. */
   void put(InternalRow row, boolean isNew) throws IOException {
     settle();
+    if (isNew && added != null && !added.add(key(row).copy())) {
+      files.refuseTwice(row);
+      return;
+    }
     Place place = known(row);
     if (place != null) {
       UnsafeRow key = key(row);

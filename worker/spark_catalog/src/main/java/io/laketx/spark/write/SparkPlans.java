@@ -347,6 +347,35 @@ final class SparkPlans {
     return QueryExecutionErrors$.MODULE$.mergeCardinalityViolationError();
   }
 
+  /**
+   * Whether it is a MERGE that adds no row, or one that has compared the whole key of each row that comes in, and nothing
+   * else, with all rows of the table.
+   */
+  static boolean mergesByKey(Table meta) {
+    QueryExecution execution = execution();
+    MergeRows merge = execution == null ? null : find(execution.analyzed(), MergeRows.class);
+    if (merge == null) return false;
+    if (merge.notMatchedInstructions().isEmpty()) return true;
+    if (!(merge.child() instanceof Join join) || join.condition().isEmpty() || !isWhole(join.left())) return false;
+    Map<String, Expression> sources = keySources(join, meta);
+    if (sources == null) return false;
+    for (MergeRows.Instruction one : CollectionConverters.asJava(merge.notMatchedInstructions())) {
+      for (Map.Entry<String, Expression> key : sources.entrySet()) {
+        if (!(one instanceof MergeRows.Keep keep) || !adds(keep, key.getKey(), key.getValue(), meta)) return false;
+      }
+    }
+    return true;
+  }
+
+  /** Whether the key of the row that it adds is what was compared. */
+  private static boolean adds(MergeRows.Keep keep, String column, Expression source, Table meta) {
+    List<Expression> output = CollectionConverters.asJava(keep.output());
+    for (int at = 0; at < meta.getColumnsCount(); at++) {
+      if (meta.getColumns(at).getName().equals(column)) return bare(output.get(1 + at)).semanticEquals(source);
+    }
+    return false;
+  }
+
   private static Join upsert(Table meta) {
     QueryExecution execution = execution();
     MergeRows merge = execution == null ? null : find(execution.analyzed(), MergeRows.class);

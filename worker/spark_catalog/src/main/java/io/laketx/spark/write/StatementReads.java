@@ -36,6 +36,7 @@ final class StatementReads {
   private final boolean isUnseen;
   private final boolean changesAll;
   private boolean readsAll;
+  private boolean looksKeysUp;
 
   private StatementReads(
       Snapshot snapshot,
@@ -130,6 +131,11 @@ final class StatementReads {
     return found;
   }
 
+  /** For a table whose key is unique across partitions: the statement knows where the keys that it writes live. */
+  void lookKeysUp() {
+    looksKeysUp = true;
+  }
+
   WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy, WriteOptions options) {
     return begin(operation, schemaVersion, policy, options, false);
   }
@@ -139,7 +145,7 @@ final class StatementReads {
       Operation operation, long schemaVersion, ConflictPolicy policy, WriteOptions options, boolean isNow) {
     try {
       TransactionBegin how =
-          new TransactionBegin(operation, schemaVersion, version(), declared(), elsewhere(), policy, options);
+          new TransactionBegin(operation, schemaVersion, version(), declared(), elsewhere(), policy, options, looksKeysUp);
       return WriteTransaction.begin(snapshot, how, isNow);
     } catch (LakeException error) {
       if (readsAll || areNone() || error.kind() != ErrorKind.ERROR_KIND_INVALID) throw error;

@@ -21,7 +21,9 @@ record TransactionBegin(
     Collection<Read> reads,
     Collection<OtherReads> others,
     ConflictPolicy policy,
-    WriteOptions options) {
+    WriteOptions options,
+    boolean looksKeysUp) {
+  private static final String KEY_LOOKUPS = "key_lookups"; // each write that knows where its keys live says so itself
 
   /** Whether its files mean the same on top of any other commit. */
   boolean isBlind() {
@@ -39,7 +41,9 @@ record TransactionBegin(
             .addAllReads(reads);
     if (snapshot.definition().isEmpty()) intent.setReadVersion(readVersion); // else it reads nothing, and the head counts
     List<TableIntent> besides = others.stream().map(OtherReads::intent).toList();
-    return unnamed(snapshot.service(), options).addTables(intent).addAllTables(besides).build();
+    BeginTransactionRequest.Builder found = unnamed(snapshot.service(), options);
+    if (looksKeysUp) found.addClientFeatures(KEY_LOOKUPS);
+    return found.addTables(intent).addAllTables(besides).build();
   }
 
   /** One that takes over the files of a blind INSERT that lost. */

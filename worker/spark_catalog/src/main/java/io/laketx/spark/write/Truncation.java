@@ -53,7 +53,7 @@ public final class Truncation {
     long schema = snapshot.meta().getSchemaVersion();
     ConflictPolicy policy = options.policy(snapshot.meta(), false);
     TransactionBegin how =
-        new TransactionBegin(operation, schema, snapshot.version(), reads, List.of(), policy, options);
+        new TransactionBegin(operation, schema, snapshot.version(), reads, List.of(), policy, options, false);
     WriteTransaction txn = WriteTransaction.begin(snapshot, how, false);
     change.addAllReads(reads);
     try {
