@@ -382,7 +382,8 @@ BUGS: Final = (
             (
                 "        if done is not None:\n            return done\n",
                 (
-                    "        if done is not None:\n            lost = Branch(request.name, '', '', 0, request.principal, '', 0)"
+                    "        if done is not None:\n            "
+                    "lost = Branch(request.name, '', '', 0, request.principal, '', 0)"
                     "\n            note_event(self._state, BranchEventKind.MERGED, lost, 0, who)"
                     "\n            return done\n"
                 ),
