@@ -27,6 +27,7 @@ OWN: Final = 1_000  # commits on a branch, and of the parent meanwhile
 TABLES: Final = 200
 COMMITS: Final = 500
 WRITES: Final = 50
+ALONE: Final = 300  # appends without a merge
 
 
 def say(text: str) -> None:
@@ -62,6 +63,28 @@ def at_once(work: Callable[[str], object], names: Sequence[str]) -> float:
     """How many calls a second eight callers make."""
     with ThreadPoolExecutor(8) as pool:
         return len(names) / seconds(lambda: list(pool.map(work, names)))
+
+
+def meanwhile(client: MetaClient, others: str, work: Callable[[], object]) -> tuple[float, list[float]]:
+    """How many seconds the work takes, and in milliseconds each append to another table meanwhile."""
+    took: list[float] = []
+    with ThreadPoolExecutor(1) as pool:
+        begin = time.perf_counter()
+        running = pool.submit(work)
+        while not running.done():
+            took.append(seconds(append, client, others) * 1e3)
+        running.result()
+    return time.perf_counter() - begin, took
+
+
+def p99(took: Sequence[float]) -> float:
+    return sorted(took)[max(len(took) * 99 // 100 - 1, 0)]
+
+
+def others_beside(bench: Benchmark, what: str, alone: Sequence[float], beside: Sequence[float]) -> None:
+    peers = {"p99 without a merge": [p99(alone)], "longest without a merge": [max(alone)]}
+    bench.add(f"appends to another table, p99 during a merge of {what}", [p99(beside)], unit="ms", peers=peers)
+    bench.add(f"the longest append during a merge of {what}", [max(beside)], unit="ms", peers=peers)
 
 
 def making(bench: Benchmark, served: Served, client: MetaClient) -> None:
@@ -126,21 +149,29 @@ def large_table(bench: Benchmark, client: MetaClient) -> None:
         for one in plans:
             plans[one].append(seconds(list, client.plan_scan(one)) * 1e3)
     bench.add("plan of a fork", plans[fork_id][1:], unit="ms", peers={"of its parent": plans[table_id][1:]})
-    took = seconds(client.merge_branch, "plans")
+    others = create(client, "others_of_one")
+    alone = [seconds(append, client, others) * 1e3 for _ in range(ALONE)]
+    took, waits = meanwhile(client, others, lambda: client.merge_branch("plans"))
     bench.add(f"merge of {scaled(OWN):,} commits onto as many", [took], unit="s", at_most=2)
+    others_beside(bench, f"{scaled(OWN):,} commits", alone, waits)
 
 
 def many_tables(bench: Benchmark, client: MetaClient) -> None:
     count, took = scaled(TABLES), []
     names = [f"t{number}" for number in range(count)]
     ids = [create(client, name) for name in names]
+    others, waits = create(client, "others_of_many"), list[float]()
+    alone = [seconds(append, client, others) * 1e3 for _ in range(ALONE)]
     for run in range(RUNS):
         client.create_branch(f"m{run}")
         for name, table_id in zip(names, ids, strict=True):
             append(client, client.get_table(f"{name}@m{run}").table_id)
             append(client, table_id)
-        took.append(seconds(client.merge_branch, f"m{run}"))
+        lasted, appends = meanwhile(client, others, lambda name=f"m{run}": client.merge_branch(name))  # type: ignore[misc]
+        took.append(lasted)
+        waits += appends
     bench.add(f"merge of {count:,} tables with a commit each", took, unit="s", at_most=count / 1_000)
+    others_beside(bench, f"{count:,} tables", alone, waits)
 
 
 def main() -> None:

@@ -104,6 +104,8 @@ class Rig:
         """One group of one job."""
         answers: list[Answer] = []
         self.decider._group([(answers.extend, None, job)])
+        while not answers:  # it goes on in the next group
+            self.decider._group([])
         result = answers[0][1]
         if isinstance(result, MetaError):
             raise result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from metaservice.core.errors import MetaError
 from metaservice.core.table.branches import on_branch
@@ -18,6 +19,7 @@ from tests.simulation.checks import BY_THE_CLOCK, MergeAnswer
 from tests.simulation.logs import Spec, check
 from tests.simulation.world import Play, Request, World
 
+T = TypeVar("T")
 WHO = Principal("sim", "simulation")
 SHORT, LONG = (0, 1, 3), (2, 6, 12)
 TRIES = 6
@@ -139,12 +141,12 @@ def merge(world: World, name: str, *, keep: bool) -> Request:
     """Told first what it would do, which must come true."""
     txn_id = world.uuid()
 
-    def request(*, validate_only: bool) -> MergeRequest:
-        return MergeRequest(txn_id, name, WHO, b"merge", keep, validate_only)
+    requests = of_process(
+        world, lambda: [MergeRequest(txn_id, name, WHO, b"merge", keep, is_dry) for is_dry in (True, False)]
+    )
 
     def run() -> object:
-        would = refusable(lambda: told(world.merging.merge(request(validate_only=True))))
-        did = refusable(lambda: told(world.merging.merge(request(validate_only=False))))
+        would, did = [refusable(lambda: told(world.merging.merge(one))) for one in requests()]  # noqa: B023
         check(would == did, "a merge does what its dry run said", name, would, did)
         return did
 
@@ -155,12 +157,12 @@ def refresh(world: World, name: str) -> Request:
     """The same of a refresh, whose dry run can't know the ids of the tables to come."""
     txn_id = world.uuid()
 
-    def refreshed(*, validate_only: bool) -> object:
-        request = RefreshRequest(txn_id, name, WHO, b"refresh", validate_only)
-        return refusable(lambda: told(world.refreshing.refresh(request)))
+    requests = of_process(
+        world, lambda: [RefreshRequest(txn_id, name, WHO, b"refresh", is_dry) for is_dry in (True, False)]
+    )
 
     def run() -> object:
-        would, did = refreshed(validate_only=True), refreshed(validate_only=False)
+        would, did = [refusable(lambda: told(world.refreshing.refresh(one))) for one in requests()]  # noqa: B023
         if isinstance(would, MergeAnswer) and isinstance(did, MergeAnswer):
             counts = [sorted(counts for _, *counts in answer.tables) for answer in (would, did)]
             check(would.is_done == did.is_done and counts[0] == counts[1], "a refresh does what its dry run said", name)
@@ -169,6 +171,19 @@ def refresh(world: World, name: str) -> Request:
         return did
 
     return Request("refresh", txn_id, run)
+
+
+def of_process(world: World, make: Callable[[], T]) -> Callable[[], T]:
+    """The same requests in each turn; new ones where they are asked again of another process."""
+    made: list[tuple[object, T]] = []
+
+    def found() -> T:
+        state = world.decider.state
+        if not made or made[0][0] is not state:
+            made[:] = [(state, make())]
+        return made[0][1]
+
+    return found
 
 
 def told(merged: Merged) -> MergeAnswer:

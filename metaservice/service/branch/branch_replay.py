@@ -19,6 +19,7 @@ from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Operation, Principal, Read, TableCommit
 from metaservice.service.branch.branched_names import BranchedName, BranchedNames
 from metaservice.service.branch.branches import check_childless, tables_on
+from metaservice.service.branch.merge_turns import MergeTurns, TableTurns, heads_of
 from metaservice.service.branch.replay import Replay, Replayed
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import find_cursor, find_tag
@@ -68,10 +69,11 @@ class ReplayRequest:
     name: str
     principal: Principal
     digest: bytes
+    turns: MergeTurns = field(default_factory=MergeTurns, compare=False, kw_only=True)
 
 
 class BranchReplay:
-    """Decides what becomes of the commits of a branch. Runs on the decider's thread, whole."""
+    """Decides what becomes of the commits of a branch. Runs on the decider's thread, in turns."""
 
     def __init__(
         self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
@@ -113,11 +115,20 @@ class BranchReplay:
         merged.tables.sort(key=lambda part: part.name)
         return merged
 
-    def decide(self, branch: Branch, tables: Sequence[TableState], txn: Txn) -> Merged:
-        """The commits of all tables with the transaction as their author, or why there are none."""
+    def decide(self, branch: Branch, tables: Sequence[TableState], txn: Txn, turns: MergeTurns) -> Merged:
+        """The commits of all tables with the transaction as their author, or why there are none.
+
+        Raises ContinueNextGroup while there is much to judge.
+        """
         state = self._state
         self._check_closed(branch, tables)
         state.flush()
+        forks = {table.raw_id: table for table in tables if table.fork is not None and table.head > table.fork.version}
+        turns.go_on(
+            state,
+            {raw_id: table for raw_id, table in forks.items() if self.parent_of(table.fork) is not None},
+            lambda table: self._turns_of(branch, table, txn),
+        )
         pairs = [(table, self.parent_of(table.fork)) for table in tables]
         parents = [parent for _, parent in pairs if parent is not None]
         last_us = max([table.last_time_us for table in (*parents, *tables)], default=0)
@@ -136,8 +147,7 @@ class BranchReplay:
                 refusal = MetaError(ErrorKind.BLOCKED, "MERGE_PARENT_DROPPED", table=table.meta.name)
                 replayed.append(Replayed(table, off_branch(table.meta.name), refusal=refusal))
             else:
-                reads_of = self._reads_of(parent)
-                part = Replay(state, table, parent, reads_of, txn).run(branch.name, time_us)
+                part = turns.find(state, table, time_us) or self._replay(table, txn).run(branch.name, time_us)
                 self._move_marks(table, part, marks)
                 replayed.append(part)
         for fork in self.drops(branch):
@@ -151,6 +161,16 @@ class BranchReplay:
         names.check(freed)
         fails = any(part.fails for part in replayed) or any(one.refusal is not None for one in names.to_come)
         return Merged(not fails, replayed, time_us, marks, names)
+
+    def _replay(self, table: TableState, txn: Txn) -> Replay:
+        parent = self.parent_of(table.fork)
+        if parent is None:
+            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", table_id=table.meta.table_id)
+        return Replay(self._state, table, parent, self._reads_of(parent), txn)
+
+    def _turns_of(self, branch: Branch, table: TableState, txn: Txn) -> TableTurns:
+        replay = self._replay(table, txn)
+        return TableTurns(heads_of(self._state, table), replay, replay.steps(branch.name, txn.begin_us))
 
     def _unchanged(self, table: TableState, parent: TableState, marks: list[MovedMarks]) -> Replayed:
         """A fork without commits: its cursors may have moved."""

@@ -37,7 +37,7 @@ class MergeRequest(ReplayRequest):
 
 
 class Merging:
-    """The use case. Runs on the decider's thread, whole."""
+    """The use case. Runs on the decider's thread: judged in turns, written whole."""
 
     def __init__(
         self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
@@ -57,7 +57,7 @@ class Merging:
         if done is not None:
             return done
         branch, tables, txn = self._replay.begin(request, MESSAGE)
-        merged = self._replay.decide(branch, tables, txn)
+        merged = self._replay.decide(branch, tables, txn, request.turns)
         refuse_unchecked(merged, request.checked)
         if merged.is_done and not request.validate_only:
             self._write(branch, tables, txn, merged, keep=request.keep)

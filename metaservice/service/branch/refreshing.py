@@ -37,7 +37,7 @@ class RefreshRequest(ReplayRequest):
 
 
 class Refreshing:
-    """The use case. Runs on the decider's thread, whole."""
+    """The use case. Runs on the decider's thread: judged in turns, written whole."""
 
     def __init__(
         self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
@@ -58,7 +58,7 @@ class Refreshing:
                 replayed.name = self._name_in_parent(replayed.table)
             return done
         branch, tables, txn = self._replay.begin(request, MESSAGE)
-        decided = self._replay.decide(branch, tables, txn)
+        decided = self._replay.decide(branch, tables, txn, request.turns)
         made_on_it = {table.meta.table_id for table in tables if table.fork is None}
         forks = [part for part in decided.tables if part.fails or part.table.meta.table_id not in made_on_it]
         refreshed = replace(decided, tables=forks)

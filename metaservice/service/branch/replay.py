@@ -10,7 +10,7 @@ Nothing is written: the answer are the parent's next commits, or why there are n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from metaservice.core.commit.change_checks import check
@@ -26,6 +26,7 @@ from metaservice.core.table.model import (
     CommitSummary,
     Conflict,
     Entry,
+    Footprint,
     Live,
     Operation,
     TableCommit,
@@ -42,6 +43,7 @@ from metaservice.store.records.tables import added_chunks, added_of, decode_comm
 
 WITHOUT_REPLAY = frozenset({Operation.RESTORE, Operation.CUSTOM})
 ON_CONFLICT = "write.on_conflict"
+COST_OF_A_TABLE, COST_OF_A_COMMIT, COST_OF_A_RECORD = 1_500, 600, 200  # in comparisons that take as long
 BRANCH, BRANCH_VERSION = "laketx.branch", "laketx.branch.version"
 
 
@@ -91,6 +93,11 @@ class Replayed:
     @property
     def fails(self) -> bool:
         return self.conflict is not None or self.refusal is not None
+
+    def at(self, time_us: int) -> Replayed:
+        """The same, with commits of another time."""
+        commits = [(_at(commit, time_us), replace(author, begin_us=time_us)) for commit, author in self.commits]
+        return replace(self, commits=commits)
 
 
 class Ahead:
@@ -165,20 +172,29 @@ class Replay:
         self.done = Replayed(parent, parent.meta.name)
 
     def run(self, branch: str, time_us: int) -> Replayed:
+        for _ in self.steps(branch, time_us):
+            pass
+        return self.done
+
+    def steps(self, branch: str, time_us: int) -> Iterator[int]:
+        """Decides the commits one by one: `done` has the result at the end. Yields what each step cost, in comparisons.
+
+        Between two steps neither the fork nor its parent may change.
+        """
         replayed = self.done
         replayed.is_forward = self._parent.head == self._base
+        yield COST_OF_A_TABLE
         try:
-            if replayed.is_forward:
-                for logged in self._logged():
-                    commit = self._as_it_is(logged, time_us)
-                    replayed.commits.append((commit, self._author(logged, branch)))
-            else:
-                self._judge(branch, time_us)
+            yield from self._forward(branch, time_us) if replayed.is_forward else self._judge(branch, time_us)
         except MetaError as refusal:
             replayed.refusal = refusal
         if replayed.fails:
             replayed.commits.clear()
-        return replayed
+
+    def _forward(self, branch: str, time_us: int) -> Iterator[int]:
+        for logged in self._logged():
+            self.done.commits.append((self._as_it_is(logged, time_us), self._author(logged, branch)))
+            yield COST_OF_A_COMMIT
 
     def _logged(self) -> Iterable[Logged]:
         self._state.flush()
@@ -230,15 +246,17 @@ class Replay:
         change.key_sets = tuple(rows[1]) if rows is not None else ()
         return change
 
-    def _judge(self, branch: str, time_us: int) -> None:
+    def _judge(self, branch: str, time_us: int) -> Iterator[int]:
         parent, base, replayed = self._parent, self._base, self.done
         head = parent.head
-        winners = [self._state.winner(parent, version) for version in range(base + 1, head + 1)]
+        winners: list[Footprint] = []
+        yield from self._load_winners(winners)
         ahead = Ahead(self._state.snapshots(parent), self._state.snapshots(self._fork), base, head)
         meta, fork_meta = parent.meta, meta_at(self._state, self._fork, base)
         rewritten: set[str] = set()  # outputs of the fork's own compactions: the parent has none of them
         left_out: list[int] = []
         for logged in self._logged():
+            yield COST_OF_A_COMMIT + len(winners)
             footprint = logged.summary.footprint
             if logged.operation in COMPACTIONS:
                 rewritten |= {path for group in footprint.groups for path in group.outputs}
@@ -281,6 +299,13 @@ class Replay:
             replayed.commits.append((decision, self._author(logged, branch)))
         replayed.left_out = tuple(left_out)
 
+    def _load_winners(self, winners: list[Footprint]) -> Iterator[int]:
+        parent = self._parent
+        for version in range(self._base + 1, parent.head + 1):
+            if version not in parent.footprints:
+                yield COST_OF_A_RECORD
+            winners.append(self._state.winner(parent, version))
+
     def _resubmits(self, conflict: Conflict) -> bool:
         """Whether the commit goes on, as writers of blind INSERTs do after a lost race unless the table says no."""
         return conflict.advice is Advice.RESUBMIT and self._parent.meta.properties.get(ON_CONFLICT) != "fail"
@@ -319,6 +344,10 @@ def load_commit(state: State, table: TableState, version: int) -> Logged:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=number)
         chunks.append(chunk)
     return Logged(decode_commit(raw, chunks), added_of(raw, chunks))
+
+
+def _at(commit: TableCommit, time_us: int) -> TableCommit:
+    return replace(commit, time_us=time_us, footprint=replace(commit.footprint, time_us=time_us))
 
 
 def _no_replay(logged: Logged, meta: TableMeta) -> MetaError:

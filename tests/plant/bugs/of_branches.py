@@ -12,6 +12,7 @@ HISTORIES = ("tests/branches/test_histories.py",)
 MARKS = ("tests/branches/test_marks.py",)
 NAMES = ("tests/branches/test_names.py",)
 EVENTS = ("tests/branches/test_branch_events.py",)
+TURNS = ("tests/branches/test_merge_turns.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
 MERGE_ALONE = ("tests/branches/test_only_by_merge.py",)
@@ -382,14 +383,38 @@ BUGS: Final = (
             (
                 "        if done is not None:\n            return done\n",
                 (
-                    "        if done is not None:\n            "
-                    "lost = Branch(request.name, '', '', 0, request.principal, '', 0)"
+                    "        if done is not None:\n            who = request.principal"
+                    "\n            lost = Branch(request.name, '', '', 0, who, '', 0)"
                     "\n            note_event(self._state, BranchEventKind.MERGED, lost, 0, who)"
                     "\n            return done\n"
                 ),
             ),
         ),
         EVENTS,
+    ),
+    Bug(
+        "a merge in turns takes the result of a table that has moved since",
+        SERVICE + "branch/merge_turns.py",
+        (("not judged.is_done or judged.heads != heads_of(state, table)", "not judged.is_done"),),
+        TURNS,
+    ),
+    Bug(
+        "a merge in turns leaves out a table that has moved since",
+        SERVICE + "branch/branch_replay.py",
+        (("or self._replay(table, txn).run(branch.name, time_us)", "or Replayed(parent, parent.meta.name)"),),
+        TURNS,
+    ),
+    Bug(
+        "a merge in turns does not see that its branch got a commit",
+        SERVICE + "branch/merge_turns.py",
+        (("heads, fork = [table.head], table.fork", "heads, fork = [0], table.fork"),),
+        TURNS,
+    ),
+    Bug(
+        "commits of a merge have the time at which they were judged",
+        SERVICE + "branch/merge_turns.py",
+        (("return judged.replay.done.at(time_us)", "return judged.replay.done"),),
+        TURNS,
     ),
     Bug(
         "a branch shows a tag of a version that it does not have",

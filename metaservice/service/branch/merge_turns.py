@@ -1,0 +1,77 @@
+"""A merge or refresh judged in turns: some commits in each group of the decider, so that others' commits go on between.
+
+A table's result stays valid while the fork and its parent have no new commit. Nothing is written before the last turn.
+That one takes the results that are still valid, judges the other tables anew, and decides as if it had judged them all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from metaservice.core import limits
+from metaservice.service.branch.replay import Replay, Replayed
+from metaservice.service.decider.decider import ContinueNextGroup
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.state import State
+from metaservice.store import keys
+
+Heads = tuple[int, ...]
+TRIES: Final = 3  # of a table that others change meanwhile; then the last turn judges it
+
+
+@dataclass(slots=True)
+class TableTurns:
+    """How far one table is judged, at the versions for which that is so."""
+
+    heads: Heads
+    replay: Replay
+    steps: Iterator[int]
+    is_done: bool = False
+
+
+@dataclass(slots=True)
+class MergeTurns:
+    """What a merge or refresh has judged. It goes with the request, and no restart knows it."""
+
+    tables: dict[bytes, TableTurns] = field(default_factory=dict)
+    tries: Counter[bytes] = field(default_factory=Counter)
+
+    def go_on(self, state: State, forks: Mapping[bytes, TableState], begin: Callable[[TableState], TableTurns]) -> None:
+        """Judges as much as a turn allows. Raises ContinueNextGroup if it is not all, and the last turn is not yet."""
+        left = turn = max(min(limits.MERGE_TURN, state.judging_left), limits.JUDGE_TURN_MIN)
+        try:
+            for raw_id, table in forks.items():
+                judged, heads = self.tables.get(raw_id), heads_of(state, table)
+                if judged is None or judged.heads != heads:
+                    if self.tries[raw_id] == TRIES:
+                        continue
+                    self.tries[raw_id] += 1
+                    judged = self.tables[raw_id] = begin(table)
+                while not judged.is_done:
+                    if left <= 0:
+                        raise ContinueNextGroup
+                    cost = next(judged.steps, None)
+                    judged.is_done = cost is None
+                    left -= cost or 0
+        finally:
+            state.judging_left -= turn - left
+
+    def find(self, state: State, table: TableState, time_us: int) -> Replayed | None:
+        """The result of a table, if it is still valid."""
+        judged = self.tables.get(table.raw_id)
+        if judged is None or not judged.is_done or judged.heads != heads_of(state, table):
+            return None
+        return judged.replay.done.at(time_us)
+
+
+def heads_of(state: State, table: TableState) -> Heads:
+    """The newest versions of a fork, of its parent, and of what that is a fork of; -1 of one that was dropped."""
+    heads, fork = [table.head], table.fork
+    while fork is not None:
+        base = state.tables.get(keys.uuid_text(fork.base))
+        heads.append(-1 if base is None else base.head)
+        fork = None if base is None else base.fork
+    return tuple(heads)
