@@ -78,6 +78,18 @@ MERGES = Metric(
     "refresh_refused.",
     ("outcome",),
 )
+PERIODIC_TASKS = Metric("laketx_periodic_tasks", "gauge", "Periodic tasks, also suspended ones.")
+PERIODIC_RUNS = Metric(
+    "laketx_periodic_runs_total",
+    "counter",
+    "Runs of periodic tasks that ended, by outcome: done, skipped, failed.",
+    ("outcome",),
+)
+PERIODIC_LATE_SECONDS = Metric(
+    "laketx_periodic_late_seconds",
+    "gauge",
+    "Time since the longest due run or attempt of a periodic task was due; 0: none waits. It grows if no worker runs.",
+)
 TAGS = Metric("laketx_tags", "gauge", "Tags of all tables.")
 CURSORS = Metric("laketx_cursors", "gauge", "Cursors of all tables, including expired ones.")
 STALEST_CURSOR_SECONDS = Metric(
@@ -234,6 +246,9 @@ METRICS: Final = (
     OLDEST_BRANCH_SECONDS,
     FORKS,
     MERGES,
+    PERIODIC_TASKS,
+    PERIODIC_RUNS,
+    PERIODIC_LATE_SECONDS,
     TAGS,
     CURSORS,
     STALEST_CURSOR_SECONDS,

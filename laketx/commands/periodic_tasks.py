@@ -44,8 +44,8 @@ def run_create(
     with opened(session, warehouse) as lake:
         if dry_run:
             checked = runs.check_statement(lake, statement)
-            reads = ", ".join(checked.statement.sources)
-            answer = {"task": name, "changes": checked.target.name, "reads": list(checked.statement.sources)}
+            reads = ", ".join(checked.statement.reads)
+            answer = {"task": name, "changes": checked.target.name, "reads": list(checked.statement.reads)}
             text = f"would create {name}, which changes {checked.target.name}"
             session.show_answer(answer, f"{text} and reads {reads}" if reads else text)
             return

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
@@ -73,6 +74,7 @@ class RunSchedule:
         return first_us
 
 
+@lru_cache(maxsize=1 << 10)  # each look at a task asks
 def parse_run_schedule(text: str) -> RunSchedule:
     """The schedule of a text: `every 5 minutes`, `5 minutes`, `cron 30 3 * * *`, `USING CRON 30 3 * * * UTC`."""
     words = " ".join(text.lower().replace("'", " ").replace('"', " ").split())

@@ -102,6 +102,8 @@ def make_traffic(stubs: Stubs) -> None:
         ("laketx_branches", 0),
         ("laketx_oldest_branch_seconds", 0),
         ("laketx_forks", 0),
+        ("laketx_periodic_tasks", 0),
+        ("laketx_periodic_late_seconds", 0),
     ],
 )
 def test_known_traffic_gives_known_numbers(scraped: Scraped, sample: str, value: float) -> None:

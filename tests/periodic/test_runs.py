@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,10 +18,13 @@ import pytest
 from laketx import AlreadyExistsError, Credentials, DeniedError, InputError, InvalidError, Lake, NotFoundError, connect
 from laketx.companions import companions_of
 from laketx.periodic_task import EPOCH
+from metaservice.metrics import PERIODIC_LATE_SECONDS, PERIODIC_RUNS, PERIODIC_TASKS
 from metaservice.service.decider.state import State
 from protos.laketx.v1 import maintenance_pb2 as pb
 from tests.conformance.play import new_uuid7
+from tests.conformance.server import ROOT
 from tests.integration.callers import guarded
+from tests.integration.service import service
 from tests.integration.warehouse import Clock, warehouse
 from worker.periodic.attempts import run_attempt
 from worker.periodic.runs import run_statement
@@ -328,6 +333,77 @@ def test_a_failure_is_in_the_history_and_the_run_is_tried_again(world: World) ->
         task.run()
 
 
+@pytest.mark.parametrize("mode", ["latest", "changes"])
+def test_a_statement_reads_each_change_once_by_a_cursor(world: World, mode: str) -> None:
+    lake, space = world.lake, world.space()
+    orders, name = lake.table(f"{space}.orders"), f"{space}.follow"
+    lake.create_table(f"{space}.copy", "id bigint, amount bigint, kind string, version bigint")
+    insert = f"""INSERT INTO {space}.copy SELECT id, amount, _change_type, _commit_version
+      FROM changes('{space}.orders', 'etl', '{mode}') WHERE id > 0"""
+    with pytest.raises(InputError, match="has no cursor etl"):
+        lake.create_periodic_task(name, insert, schedule="every minute")
+    world.order(space, 1)
+    cursor = orders.cursor("etl")  # after the first order
+    task = lake.create_periodic_task(name, insert, schedule="every minute", when=f"HAS_DATA('{space}.orders', 'etl')")
+    world.clock.advance(60_000)
+    assert world.begin(name, "w").due_time_us == 0
+    world.order(space, 0)
+    assert task.run().version == 0, "no rows, no commit"
+    assert cursor.refresh().version == 2, "but it has read them"
+    world.order(space, 2, 3)
+    world.clock.advance(60_000)
+    begun = world.begin(name, "w")
+    ids = frozenset([begun.task.table_id, *begun.task.source_ids])
+    for _ in range(2):  # doubled
+        run_statement(lake, begun.task.statement, ids, begun.app_id, begun.due_time_us, name)
+    assert cursor.refresh().version == 3
+    world.clock.advance(LEASE_MS)
+    orders.delete("id = 2")
+    world.clock.advance(60_000)
+    run_attempt(lake, world.begin(name, "v"), "v")
+    assert cursor.refresh().version == 4
+    rows = lake.table(f"{space}.copy").to_arrow().to_pylist()
+    deleted = [(2, "delete", 4)] if mode == "changes" else []
+    found = sorted((row["id"], row["kind"], row["version"]) for row in rows)
+    assert found == [*deleted, (2, "insert", 3), (3, "insert", 3)]
+    world.clock.advance(60_000)
+    assert world.begin(name, "w").due_time_us == 0
+    assert outcomes(lake, name) == ["skipped", "done", "done", "done", "skipped"]
+
+
+def test_a_merge_follows_a_table_by_a_cursor(world: World) -> None:
+    lake, space = world.lake, world.space()
+    orders = lake.table(f"{space}.orders")
+    copy = lake.create_table(f"{space}.copy", "id bigint, amount bigint", primary_key=["id"])
+    orders.cursor("etl")
+    merge = f"""MERGE INTO {space}.copy AS t
+      USING (SELECT * FROM changes('{space}.orders', 'etl', 'changes') WHERE _change_type <> 'update_preimage') AS s
+      ON t.id = s.id WHEN MATCHED AND s._change_type = 'delete' THEN DELETE
+      WHEN MATCHED THEN UPDATE SET amount = s.amount
+      WHEN NOT MATCHED AND s._change_type <> 'delete' THEN INSERT (id, amount) VALUES (s.id, s.amount)"""
+    task = lake.create_periodic_task(f"{space}.follow", merge, schedule="every minute")
+    for step in (lambda: world.order(space, 1, 2, 3), lambda: orders.update({"amount": 9}, "id = 1"), orders.truncate):
+        step()
+        task.run()
+        expected = orders.to_arrow(columns=["id", "amount"]).sort_by("id").to_pylist()
+        assert copy.to_arrow().sort_by("id").to_pylist() == expected
+
+
+def test_metrics_count_tasks_and_say_how_late_they_are(tmp_path: Path) -> None:
+    with warehouse(tmp_path) as found:
+        readings, lake = found.service.operators.metrics.readings, Lake(found.client, str(found.folder), None)
+        lake.create_table("shop.orders", "id bigint")
+        statement = "DELETE FROM shop.orders WHERE id = 1"
+        task = lake.create_periodic_task(
+            "shop.clean", statement, schedule="every minute", when="HAS_DATA('shop.orders')"
+        )
+        assert (readings[PERIODIC_TASKS](), readings[PERIODIC_LATE_SECONDS]()) == (1, 0)
+        found.clock.advance(90_000)
+        assert readings[PERIODIC_LATE_SECONDS]() == pytest.approx(30, abs=1)
+        found.client.begin_periodic_run(task.message.task_id, "w")
+        assert (readings[PERIODIC_RUNS](), readings[PERIODIC_LATE_SECONDS]()) == ({"skipped": 1}, 0)
+
+
 def test_runs_without_data_are_skipped_and_need_no_worker(world: World) -> None:
     lake, space = world.lake, world.space()
     when = f"HAS_DATA('{space}.orders')"
@@ -405,3 +481,50 @@ def test_a_worker_runs_tasks(tmp_path: Path) -> None:
         scheduler.stop(WAIT_S)
         [run] = task.history()
     assert (run.outcome, run.requested, run.rows) == ("done", True, 1)
+
+
+@pytest.mark.long
+def test_workers_that_are_killed_run_each_due_run_once(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    words = [sys.executable, "-m", "laketx.commands.worker", "--no-vectors", "--no-views", "--no-key-index"]
+    with (
+        service(tmp_path / "data", "--lease-ms", "1000") as (running, _),
+        connect(f"laketx://{running.address}", warehouse=str(tmp_path / "files")) as lake,
+    ):
+        lake.create_table("shop.orders", "id bigint")
+        log = lake.create_table("shop.log", "due timestamp, n bigint")
+        task = lake.create_periodic_task("shop.noted", NOTE.format("shop"), schedule="every hour")
+        due: set[int] = set()
+        kills = 0
+
+        def work(until: Callable[[], bool]) -> None:
+            nonlocal kills
+            files = str(tmp_path / "files")
+            worker = subprocess.Popen([*words, "--server", running.address, "--warehouse", files], cwd=ROOT)
+            try:
+                deadline = time.monotonic() + WAIT_S
+                while not until():
+                    assert time.monotonic() < deadline, "the run did not end"
+                    time.sleep(0.005)
+            finally:
+                kills += 1
+                worker.kill()
+                worker.wait(WAIT_S)
+
+        for _ in range(10):
+            asked = lake.client.alter_periodic_task("shop.noted", run_now=True).run_time_us
+            due.add(asked)
+            version = log.refresh().meta.head_version
+
+            def is_begun() -> bool:
+                return bool(task.refresh().message.worker) or not task.message.run_time_us
+
+            def is_committed(version: int = version) -> bool:
+                return log.refresh().meta.head_version > version
+
+            work(rng.choice([is_begun, is_committed, lambda: not task.refresh().message.run_time_us]))
+        work(lambda: not task.refresh().message.run_time_us)
+        counts = Counter(_us(row["due"]) for row in log.to_arrow().to_pylist())
+        assert counts == Counter(due)
+        assert sorted(_us(run.due) for run in task.history() if run.outcome == "done") == sorted(due)
+        assert kills == 11

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from metaservice.client import ConflictError
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from worker.arrow.changes.change_rows import ChangeRows
 from worker.arrow.expressions.conditions import is_plain
 from worker.arrow.scan.version_rows import VersionRows
 from worker.arrow.write import merge, updates, writes
@@ -61,7 +62,7 @@ class CheckedStatement:
     @property
     def source_ids(self) -> list[str]:
         """The tables that it reads."""
-        return [self.tables[name].table_id for name in self.statement.sources]
+        return [self.tables[name].table_id for name in self.statement.reads]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,16 @@ class Done:
 def check_statement(lake: Connection, text: str) -> CheckedStatement:
     """Parse a statement, and plan it over its tables as they are now. Raises InputError, NotFoundError."""
     statement = parse_statement(text)
-    tables = {name: lake.client.get_table(name) for name in (statement.target, *statement.sources)}
-    empty = {name: VersionRows(TableView(lake, tables[name]), tables[name].head_version) for name in statement.sources}
-    rows = {name: reader.empty(reader.schema.names) for name, reader in empty.items()}
+    tables = {name: lake.client.get_table(name) for name in (statement.target, *statement.reads)}
+    readers = {
+        name: VersionRows(TableView(lake, tables[name]), tables[name].head_version) for name in statement.sources
+    }
+    rows = {f"{LAKE}{name}": reader.empty(reader.schema.names) for name, reader in readers.items()}
+    for each in statement.increments:
+        meta = tables[each.table]
+        _cursor(lake, meta, each.cursor)
+        reader = ChangeRows(TableView(lake, meta), meta.head_version, meta.head_version, each.mode)
+        rows[each.relation] = reader.schema.empty_table()
     try:
         _planned(TableView(lake, tables[statement.target]), statement, _query_rows(statement, rows, 0), 0)
     except InputError as error:
@@ -97,7 +105,7 @@ def run_statement(
     app = common_pb2.AppVersion(app_id=app_id, version=due_us)
     properties = {TASK: task_name, TASK_STATEMENT: text[:STATEMENT_CHARS_MAX]}
     for attempt in range(1, ATTEMPTS_MAX + 1):
-        tables = {name: lake.client.get_table(name) for name in (statement.target, *statement.sources)}
+        tables = {name: lake.client.get_table(name) for name in (statement.target, *statement.reads)}
         for name, meta in tables.items():
             if meta.table_id not in table_ids:
                 raise InputError(
@@ -127,14 +135,23 @@ def _run(
     app: common_pb2.AppVersion,
     properties: Mapping[str, str],
 ) -> Done:
-    rows = {name: _rows(lake, tables[name], versions[tables[name].table_id], statement) for name in statement.sources}
+    names = statement.sources
+    rows = {f"{LAKE}{name}": _rows(lake, tables[name], versions[tables[name].table_id], statement) for name in names}
+    moves = []
+    for each in statement.increments:
+        meta = tables[each.table]
+        move = _move(lake, meta, each.cursor, versions[meta.table_id])
+        rows[each.relation] = _changes(lake, meta, move, each.mode)
+        moves += [move] if move.version > move.expected_version else []
     given = _query_rows(statement, rows, app.version)
     if statement.verb == "insert" and given is not None and not len(given):
+        for move in moves:
+            lake.client.advance_cursor(move.table_id, move.name, move.expected_version, move.version)
         return Done()
     target_id = tables[statement.target].table_id
     version = versions[target_id]
     counts: list[int] = []  # of each attempt
-    reads_itself = statement.target in statement.sources
+    reads_itself = statement.target in statement.reads
 
     def planned() -> list[Write]:
         view = TableView(lake, tables[statement.target]).refreshed()
@@ -153,10 +170,10 @@ def _run(
         return each_table_once([replace(write, stage=counted)])
 
     policy: OnConflict | None = None if statement.verb == "insert" and not reads_itself else "fail"
-    sources = {tables[name].table_id: versions[tables[name].table_id] for name in statement.sources}
+    sources = {tables[name].table_id: versions[tables[name].table_id] for name in statement.reads}
     noted = {**properties, TASK_SOURCES: json.dumps(sources, sort_keys=True)}
     message = f"periodic task {properties[TASK]}"
-    [commit] = run_writes(lake, planned, on_conflict=policy, message=message, properties=noted)
+    [commit] = run_writes(lake, planned, on_conflict=policy, message=message, cursors=moves, properties=noted)
     return Done() if commit.already_applied else Done(commit.version, counts[-1] if counts else 0)
 
 
@@ -167,10 +184,33 @@ def _rows(lake: Connection, meta: catalog_pb2.Table, version: int, statement: Ta
     return pa.concat_tables([reader.empty(names), *reader.tables(names, None, WHOLE)])
 
 
+def _cursor(lake: Connection, meta: catalog_pb2.Table, name: str) -> read_pb2.Cursor:
+    cursor = next((each for each in lake.client.list_cursors(meta.table_id) if each.name == name), None)
+    if cursor is None:
+        raise refused(f"{meta.name} has no cursor {name}: create it, table.cursor({name!r})")
+    return cursor
+
+
+def _move(lake: Connection, meta: catalog_pb2.Table, name: str, version: int) -> transaction_pb2.CursorMove:
+    """The move of a cursor up to a version."""
+    begin = _cursor(lake, meta, name).version
+    return transaction_pb2.CursorMove(
+        table_id=meta.table_id, name=name, expected_version=begin, version=max(version, begin)
+    )
+
+
+def _changes(lake: Connection, meta: catalog_pb2.Table, move: transaction_pb2.CursorMove, mode: str) -> pa.Table:
+    view = TableView(lake, lake.client.get_table(table_id=meta.table_id, version=move.version))
+    reader = ChangeRows(view, move.expected_version, move.version, mode)
+    if move.expected_version == move.version:
+        return reader.schema.empty_table()
+    return pa.concat_tables(reader.tables(reader.schema.names, None, WHOLE))
+
+
 def _query_rows(statement: TaskStatement, rows: Mapping[str, pa.Table], due_us: int) -> pa.Table | None:
     if statement.query is None:
         return None
-    return run_with({f"{LAKE}{name}": table for name, table in rows.items()}, statement.query_text(due_us))
+    return run_with(rows, statement.query_text(due_us))
 
 
 def _planned(view: TableView, statement: TaskStatement, rows: pa.Table | None, due_us: int) -> Write:

@@ -21,9 +21,24 @@ from worker.views.operators import DIALECT, LAKE
 
 CATALOG: Final = "lake"
 EXPRESSIONS: Final = "spark"  # the dialect of the Arrow engine's expressions
+MODES: Final = ("latest", "changes")
 NOW: Final = frozenset({"now", "get_current_timestamp", "transaction_timestamp"})
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Evaluate = Callable[[str], Any]  # the value of an expression of DuckDB
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesAfterCursor:
+    """`changes('table', 'cursor')` in a query: what came after a cursor, which the run moves."""
+
+    table: str
+    cursor: str
+    mode: str = "latest"
+
+    @property
+    def relation(self) -> str:
+        """Its name in the query that DuckDB runs."""
+        return f"{LAKE}{self.table}/{self.cursor}/{self.mode}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +64,12 @@ class TaskStatement:
     settings: Mapping[str, exp.Expression] = field(default_factory=dict)
     condition: exp.Expression | None = None  # WHERE, or MERGE's ON
     clauses: tuple[MergeClause, ...] = ()
+    increments: tuple[ChangesAfterCursor, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The tables that it reads, also by increments."""
+        return tuple(dict.fromkeys((*self.sources, *(each.table for each in self.increments))))
 
     def query_text(self, due_us: int) -> str:
         """The query as DuckDB runs it over relations that are named `lake:` and the table's name."""
@@ -107,9 +128,10 @@ def _insert(tree: exp.Insert) -> TaskStatement:
         query.set("with_", tree.args["with_"].copy())
     if isinstance(query, exp.Values):
         query = exp.select("*").from_(exp.alias_(query, "v", table=True))
-    sources = _bind(query)
+    sources, increments = _bind(query)
     verb = "overwrite" if tree.args.get("overwrite") else "insert"
-    return TaskStatement(verb, target, sources, query, columns, bool(tree.args.get("by_name")))
+    is_by_name = bool(tree.args.get("by_name"))
+    return TaskStatement(verb, target, sources, query, columns, is_by_name, increments=increments)
 
 
 def _update(tree: exp.Update) -> TaskStatement:
@@ -136,10 +158,12 @@ def _merge(tree: exp.Merge) -> TaskStatement:
     condition = _sided(tree.args["on"], sides)
     clauses = tuple(_clause(when, sides) for when in tree.args["whens"].expressions)
     query = using.this.copy() if isinstance(using, exp.Subquery) else exp.select("*").from_(using.copy())
-    sources = _bind(query)
+    sources, increments = _bind(query)
     for part in (condition, *(clause.condition for clause in clauses)):
         _check_no_query(part)
-    return TaskStatement("merge", _table_name(tree.this), sources, query, condition=condition, clauses=clauses)
+    return TaskStatement(
+        "merge", _table_name(tree.this), sources, query, condition=condition, clauses=clauses, increments=increments
+    )
 
 
 def _clause(when: exp.When, sides: Mapping[str, str]) -> MergeClause:
@@ -203,23 +227,43 @@ def _sided(tree: exp.Expression, sides: Mapping[str, str]) -> exp.Expression:
     return tree
 
 
-def _bind(query: exp.Expression) -> tuple[str, ...]:
-    """The tables that a query reads, which get the names of their relations."""
+def _bind(query: exp.Expression) -> tuple[tuple[str, ...], tuple[ChangesAfterCursor, ...]]:
+    """The tables and increments that a query reads, which get the names of their relations."""
     if query.find(exp.Placeholder, exp.Parameter) is not None:
         raise refused("a statement has no parameters: write the values")
     named = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     names: dict[str, None] = {}
+    increments: dict[ChangesAfterCursor, None] = {}
     for table in list(query.find_all(exp.Table)):
         if isinstance(table.this, exp.Identifier) and not table.db and table.name.lower() in named:
             continue
-        name = _table_name(table)
-        names[name] = None
-        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
+        increment = _increment(table)
+        if increment is not None:
+            increments[increment] = None
+            relation, name = increment.relation, "changes"
+        else:
+            name = _table_name(table)
+            names[name] = None
+            relation, name = f"{LAKE}{name}", table.name
+        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name))
         table.set("catalog", None)
         table.set("db", None)
-        table.set("this", exp.to_identifier(f"{LAKE}{name}", quoted=True))
+        table.set("this", exp.to_identifier(relation, quoted=True))
         table.set("alias", alias)
-    return tuple(names)
+    cursors = [(each.table, each.cursor) for each in increments]
+    if len(set(cursors)) < len(cursors):
+        raise refused("a statement reads the changes after a cursor in one mode")
+    return tuple(names), tuple(increments)
+
+
+def _increment(table: exp.Table) -> ChangesAfterCursor | None:
+    call = table.this
+    if not isinstance(call, exp.Anonymous) or call.name.lower() != "changes":
+        return None
+    words = [each.name for each in call.expressions if isinstance(each, exp.Literal) and each.is_string]
+    if len(words) != len(call.expressions) or len(words) not in (2, 3) or (*words, "latest")[2].lower() not in MODES:
+        raise refused("write changes('table', 'cursor'), with the mode 'latest' or 'changes' as a third argument")
+    return ChangesAfterCursor(words[0].lower(), words[1], (*words, "latest")[2].lower())
 
 
 def _table_name(table: exp.Expression) -> str:

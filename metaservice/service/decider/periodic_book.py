@@ -24,6 +24,11 @@ class PeriodicBook:
         for _, raw in cursor.scan(keys.PERIODIC_TASKS, prefix_end(keys.PERIODIC_TASKS)):
             self._show(decode_periodic_task(raw))
 
+    def first_due_us(self) -> int:
+        """When the first run or attempt is due that no worker has; 0: none ever is."""
+        waiting = (task.next_us for task in list(self.tasks.values()) if not task.worker)
+        return min((due_us for due_us in waiting if due_us), default=0)
+
     def find(self, name: str) -> ScheduledStatement | None:
         return self.tasks.find(name)
 

@@ -25,6 +25,9 @@ from metaservice.metrics import (
     OLDEST_TASK_SECONDS,
     OLDEST_TRANSACTION_SECONDS,
     OPEN_TRANSACTIONS,
+    PERIODIC_LATE_SECONDS,
+    PERIODIC_RUNS,
+    PERIODIC_TASKS,
     PINS,
     PURGE_HELD,
     QUOTA_LIMIT,
@@ -180,6 +183,9 @@ class Operators:
                 BRANCHES: lambda: len(decider.state.branches),
                 OLDEST_BRANCH_SECONDS: self._oldest_branch_seconds,
                 FORKS: lambda: len(decider.state.forks),
+                PERIODIC_TASKS: lambda: len(decider.state.periodic.tasks),
+                PERIODIC_RUNS: lambda: decider.state.periodic.runs,
+                PERIODIC_LATE_SECONDS: self._periodic_late_seconds,
                 TAGS: lambda: len(decider.state.marks.tags),
                 CURSORS: lambda: len(decider.state.marks.cursors),
                 STALEST_CURSOR_SECONDS: self._stalest_cursor_seconds,
@@ -315,6 +321,10 @@ class Operators:
     def _oldest_task_seconds(self) -> float:
         queued_us = self._decider.state.tasks.oldest_us()
         return max(0.0, (self._clocks.now_us() - queued_us) / 1e6) if queued_us else 0.0
+
+    def _periodic_late_seconds(self) -> float:
+        due_us = self._decider.state.periodic.first_due_us()
+        return max(0.0, (self._clocks.now_us() - due_us) / 1e6) if due_us else 0.0
 
     def _room_bytes(self) -> int:
         return self._decider.state.store.free_bytes() - self._place.reserve_bytes
