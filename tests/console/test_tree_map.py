@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.console.tables import Part, tiles_of
+from worker.console.table_contents import Part
+from worker.console.tables import tiles_of
 from worker.console.tree_map import HEIGHT, TILES_MAX, Item, shade, tree_map
 
 WIDTH = 960.0

@@ -9,13 +9,17 @@ from itertools import islice
 from typing import Final
 
 from metaservice.cli.values import partition_text, types_of, value_text
+from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.console.tables import ENTRIES_MAX, SMALL_SHARE, file_bytes_target
+from worker.console.table_contents import ENTRIES_MAX, SMALL_SHARE, file_bytes_target
+from worker.console.table_summaries import TableSummaries
 from worker.console.visits import Shown, Visit
 
 FILES_SHOWN: Final = 200
 STATISTICS_SHOWN: Final = 8
 VALUE_CHARS_MAX: Final = 60
+LISTINGS_MAX: Final = 20
+LISTING_S: Final = 0.15  # the page is shown without files that take longer, and asks again
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,28 @@ class FileLine:
     statistics: Sequence[tuple[str, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The newest files of a version, how many older ones are left out, and whether there are even more."""
+
+    files: Sequence[FileLine]
+    left_out: int
+    is_cut: bool
+
+
+LISTINGS: Final = TableSummaries[Listing](LISTINGS_MAX)
+
+
 def show(visit: Visit) -> Shown:
     table, version = visit.table(), visit.number("version")
-    number = table.head_version if version is None else version
-    entries = islice(visit.client.list_files(table.table_id, version=number), ENTRIES_MAX + 1)
+    number, client = table.head_version if version is None else version, visit.client
+    listing = LISTINGS.of(table, lambda: listing_of(client, table, number), LISTING_S, number)
+    facts = {"table": table, "version": number, "listing": listing, "tab": "files"}
+    return Shown("files.html", facts)
+
+
+def listing_of(client: MetaClient, table: catalog_pb2.Table, number: int) -> Listing:
+    entries = islice(client.list_files(table.table_id, version=number), ENTRIES_MAX + 1)
     count, newest = 0, []
     for entry in entries:
         count += 1
@@ -45,15 +67,8 @@ def show(visit: Visit) -> Shown:
             newest = nlargest(FILES_SHOWN, newest, key=added_of)
     shown = nlargest(FILES_SHOWN, newest, key=added_of)
     columns = {each.column_id: each for each in table.columns if each.name not in table.partition_columns}
-    facts = {
-        "table": table,
-        "version": number,
-        "files": [line_of(entry, table, columns) for entry in shown],
-        "left_out": min(count, ENTRIES_MAX) - len(shown),
-        "is_cut": count > ENTRIES_MAX,
-        "tab": "files",
-    }
-    return Shown("files.html", facts)
+    files = [line_of(entry, table, columns) for entry in shown]
+    return Listing(files, min(count, ENTRIES_MAX) - len(shown), count > ENTRIES_MAX)
 
 
 def added_of(entry: common_pb2.LiveEntry) -> tuple[int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final, Generic, TypeVar
 
 from protos.laketx.v1 import catalog_pb2
@@ -14,7 +14,7 @@ SUMMARIES_MAX: Final = 100
 MAKERS: Final = 4  # threads that make summaries
 
 Summary = TypeVar("Summary")
-Key = tuple[str, int, int]
+Key = tuple[str, int, int, int]
 
 
 class TableSummaries(Generic[Summary]):
@@ -27,12 +27,15 @@ class TableSummaries(Generic[Summary]):
         self._makers = ThreadPoolExecutor(MAKERS, "laketx-console-summary")
         self._mutex = threading.Lock()
 
-    def of(self, table: catalog_pb2.Table, make: Callable[[], Summary], within_s: float) -> Summary | None:
-        """The summary of a table's newest version; None if it takes longer: ask again, it is being made.
+    def of(
+        self, table: catalog_pb2.Table, make: Callable[[], Summary], within_s: float, version: int | None = None
+    ) -> Summary | None:
+        """The summary of a version, by default the newest; None if it takes longer: ask again, it is being made.
 
-        The commit's time tells versions of a restored store apart.
+        The time of the newest commit tells versions of a restored store apart.
         """
-        key = table.table_id, table.head_version, table.head_commit_time_us
+        number = table.head_version if version is None else version
+        key = table.table_id, number, table.head_version, table.head_commit_time_us
         with self._mutex:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -41,14 +44,12 @@ class TableSummaries(Generic[Summary]):
             is_own = making is None
             if making is None:
                 making = self._under_way[key] = self._makers.submit(self._make, key, make)
-        try:
-            return making.result(within_s)
-        except Exception as error:
-            if not making.done():
-                return None
-            if is_own or isinstance(error, TimeoutError):
-                raise
-            return self.of(table, make, within_s)  # the call of another visitor failed: this one has other rights
+        wait([making], within_s)
+        if not making.done():
+            return None
+        if making.exception() is not None and not is_own:  # the call of another visitor, who has other rights
+            return self.of(table, make, within_s, version)
+        return making.result()
 
     def _make(self, key: Key, make: Callable[[], Summary]) -> Summary:
         try:

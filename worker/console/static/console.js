@@ -136,4 +136,4 @@ document.addEventListener("focusout", () => {
 
 document.querySelector(".pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 if (address && state) listen();
-if (isPending()) setTimeout(refresh, PAUSE_MS / 2);
+if (isPending()) setTimeout(refresh, PAUSE_MS / 2); // on pages without events, too
