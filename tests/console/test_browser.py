@@ -79,9 +79,6 @@ def paths(owned: Owned) -> list[str]:
 
 def test_every_page_is_for_everybody(owned: Owned, page: Browser) -> None:
     """It fits each screen, the keyboard reaches all of it, nothing moves; reload, back and forward lead there again."""
-    assert AXE is not None, "axe-core-python is not installed: run make setup"
-    assert AXE.submodule_search_locations is not None
-    script = (Path(AXE.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
     before = ""
     for path in [*paths(owned), "/"]:
         page.resize(*WIDTHS[0])
@@ -97,10 +94,7 @@ def test_every_page_is_for_everybody(owned: Owned, page: Browser) -> None:
             wider = page.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wider <= 0, (path, width)
         page.resize(*WIDTHS[0])
-        page.run(script + "; 0")
-        assert page.run(f"axe.run().then({VIOLATIONS})") == [], (path, "light")
-        page.resize(*WIDTHS[1], dark=True)
-        assert page.run(f"axe.run({{runOnly: {list(COLOURS)}}}).then({VIOLATIONS})") == [], (path, "dark")
+        check_accessible(page)
         page.reload()
         assert page.run("document.title") == title, path
         if before:
@@ -113,12 +107,21 @@ def test_every_page_is_for_everybody(owned: Owned, page: Browser) -> None:
     assert {address.split("/")[2] for address in page.requests} == {owned.console.host}
 
 
-def test_a_page_that_is_not_there_is_for_everybody_too(owned: Owned, page: Browser) -> None:
-    assert AXE is not None
+def check_accessible(page: Browser) -> None:
+    """By axe, in light and dark."""
+    assert AXE is not None, "axe-core-python is not installed: run make setup"
     assert AXE.submodule_search_locations is not None
-    page.open(f"{owned.console.url}/nothing")
     page.run((Path(AXE.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8") + "; 0")
-    assert page.run(f"axe.run().then({VIOLATIONS})") == []
+    where = page.run("location.pathname")
+    page.resize(*WIDTHS[0])
+    assert page.run(f"axe.run().then({VIOLATIONS})") == [], (where, "light")
+    page.resize(*WIDTHS[1], dark=True)
+    assert page.run(f"axe.run({{runOnly: {list(COLOURS)}}}).then({VIOLATIONS})") == [], (where, "dark")
+
+
+def test_a_page_that_is_not_there_is_for_everybody_too(owned: Owned, page: Browser) -> None:
+    page.open(f"{owned.console.url}/nothing")
+    check_accessible(page)
     page.problems.clear()  # a browser says of each 404 that it is one
 
 
@@ -205,6 +208,8 @@ def test_the_page_says_when_it_is_not_connected(owned: Owned, chrome: Browser) -
 def test_a_token_logs_in_and_out_by_keyboard(shared: Shared, chrome: Browser) -> None:
     chrome.open(f"{shared.console.url}/tables")
     chrome.wait("location.pathname === '/login'")
+    check_accessible(chrome)
+    chrome.reload()
     while chrome.run("document.activeElement.id") != "token":
         chrome.press("Tab")
     chrome.call("Input.insertText", text=shared.reader_token)
