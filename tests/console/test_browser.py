@@ -196,6 +196,17 @@ def test_a_form_that_is_being_filled_in_stays(owned: Owned, page: Browser) -> No
     assert page.run("document.getElementById('before').value") == "2"
 
 
+def test_the_page_says_when_its_table_is_dropped(owned: Owned, page: Browser) -> None:
+    with connect(owned.folder) as lake:
+        table = lake.create_table("shop.short_lived", "id bigint")
+        page.open(f"{owned.console.url}/tables/{table.table_id}/timeline")
+        page.wait("document.getElementById('state').textContent === 'Live'")
+        lake.client.drop_table(table.table_id)
+        page.wait("document.getElementById('state').textContent.startsWith('The table was dropped')", 10)
+    assert page.run("document.getElementById('state').classList.contains('is-lost')")
+    page.problems.clear()
+
+
 def test_the_page_says_when_it_is_not_connected(owned: Owned, chrome: Browser) -> None:
     with console("--folder", str(owned.folder)) as other:
         chrome.open(other.address)

@@ -291,6 +291,22 @@ def test_retention_shows_what_branches_and_views_keep(owned: Owned) -> None:
     assert "keeper" not in owned.owner.read("/retention")
 
 
+def test_what_reads_or_holds_a_dropped_table_breaks_no_page(owned: Owned) -> None:
+    with connect(owned.folder) as lake:
+        source = lake.create_table("shop.passing", "id bigint, day string")
+        source.append([{"id": 1, "day": "a"}])
+        view = lake.create_materialized_view("shop.passed", "SELECT day, count(*) AS n FROM shop.passing GROUP BY day")
+        lake.client.create_cursor(source.table_id, "reader", version=0)
+        source.compact("major")
+        lake.client.drop_table(source.table_id)
+        for path in ("/", "/tables", "/races", "/views", "/consumers", "/retention", "/services", "/branches"):
+            assert "shop.passing" not in owned.owner.read(path) or path == "/services", path
+        assert "a table that is gone" in owned.owner.read("/views")
+        dropped = owned.owner.get(f"/tables/{source.table_id}")
+        assert (dropped.status_code, "laketx table undrop" in dropped.text) == (409, True)
+        lake.client.drop_table(view.table.table_id)
+
+
 def test_consumers_show_their_lag(owned: Owned) -> None:
     with connect(owned.folder) as lake:
         lake.client.create_cursor(owned.filled.orders, "stream-copy")

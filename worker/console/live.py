@@ -16,7 +16,8 @@ from typing import Final
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from metaservice.client import DeniedError, LakeTXError, MetaClient, NotFoundError
+from metaservice.client import LakeTXError, MetaClient
+from worker.console.visits import is_gone
 from worker.web.callers import Callers, Connect
 
 STREAMS_MAX: Final = 200  # pages that listen at one time
@@ -73,10 +74,10 @@ class Watch:
                     self._tell("version", str(head))
                     for version in client.watch(self._table_id, after_version=head):
                         self._tell("version", str(version.version))
-            except (NotFoundError, DeniedError):
-                self._tell("state", GONE)
-                return
             except LakeTXError as error:
+                if is_gone(error):
+                    self._tell("state", GONE)
+                    return
                 _log.info("watch_lost: %s", error)
                 self._tell("state", LOST)
             self._ended.wait(REPEAT_S)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from metaservice.client import DeniedError, GoneError, InvalidError, MetaClient, NotFoundError
+from metaservice.client import GoneError, InvalidError, MetaClient
 from metaservice.shared.table_patterns import is_among
 from protos.laketx.v1 import catalog_pb2, transaction_pb2
 from worker.console.consumers import VIEW, kind_of
 from worker.console.history_strip import version_by
 from worker.console.hold_chart import Hold, HoldChart, draw_holds
 from worker.console.snippets import shell_word
-from worker.console.visits import Shown, TableNames, Visit, taken
+from worker.console.visits import GONE, Shown, TableNames, Visit, taken
 
 EACH_MAX: Final = 1_000
 TABLES_SHOWN: Final = 50
@@ -189,7 +189,7 @@ def branch_holder(
     """None: the table was dropped meanwhile, or has given up its version of that time."""
     try:
         left = client.resolve_version(table.table_id, time_us=branch.time_us).version
-    except (NotFoundError, DeniedError, GoneError, InvalidError):
+    except (*GONE, GoneError, InvalidError):
         return None
     ends_us = branch.expire_time_us
     return Holder(

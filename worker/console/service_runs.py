@@ -8,9 +8,10 @@ from itertools import islice
 from typing import Final
 
 from metaservice.cli.values import to_second, word
-from metaservice.client import DeniedError, MetaClient, NotFoundError
+from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, read_pb2
 from worker.console.charts import Bar, paired_bars
+from worker.console.visits import GONE
 
 RUNS_MAX: Final = 30
 TASKS_MAX: Final = 15  # of which each costs two calls
@@ -94,7 +95,7 @@ def _committed(client: MetaClient, tasks: Sequence[maintenance_pb2.MaintenanceTa
                 continue
             alone = read_pb2.VersionFilter(from_version=version, to_version=version)
             commit = next(client.list_versions(task.table_id, wanted=alone, page_size=1), None)
-        except (NotFoundError, DeniedError):
+        except GONE:
             continue
         if commit is not None:
             yield ServiceRun(task.table_id, task.table_name or task.table_id, commit)

@@ -12,11 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from metaservice.cli.find import TABLE_ID
-from metaservice.client import DeniedError, MetaClient, NotFoundError
+from metaservice.client import BlockedError, DeniedError, LakeTXError, MetaClient, NotFoundError
 from protos.laketx.v1 import catalog_pb2, read_pb2
 from worker.connection.lake_connection import Connection
 
 Item = TypeVar("Item")
+GONE: Final = (NotFoundError, DeniedError, BlockedError)  # of a table that is dropped, or that the caller may not see
+DROPPED: Final = "TABLE_DROPPED"
 NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -81,6 +83,13 @@ def no_table() -> PageError:
     return PageError(404, "There is no such table", "It was dropped, or you have no right to read it.")
 
 
+def is_gone(error: LakeTXError) -> bool:
+    """Whether a table was dropped, or the caller may not see it any more; anything else may pass."""
+    return isinstance(error, NotFoundError | DeniedError) or (
+        isinstance(error, BlockedError) and error.reason == DROPPED
+    )
+
+
 def number_of(name: str, text: str) -> int | None:
     if text and not NUMBER.fullmatch(text):
         raise PageError(400, f"{name} is not a whole number", "Correct the address, or go back.")
@@ -106,7 +115,7 @@ def commit_time_us(client: MetaClient, table_id: str, version: int) -> int:
     alone = read_pb2.VersionFilter(from_version=version, to_version=version)
     try:
         commit = next(client.list_versions(table_id, wanted=alone, page_size=1), None)
-    except (NotFoundError, DeniedError):
+    except GONE:
         return 0
     return commit.commit_time_us if commit is not None else 0
 
@@ -122,7 +131,7 @@ class TableNames:
         if table_id not in self._tables:
             try:
                 self._tables[table_id] = self._client.get_table(table_id=table_id)
-            except (NotFoundError, DeniedError):
+            except GONE:
                 self._tables[table_id] = None
         return self._tables[table_id]
 
