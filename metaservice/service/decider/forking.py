@@ -59,12 +59,12 @@ def fork_where_shown(state: State, table: TableState, but: str = "") -> None:
     name = table.meta.name
     if is_unborn(name):
         return
+    state.flush()  # once: a fork adds nothing to the records of its base
     for branch in list(state.branches.values()):
         raw_id = fork_id(branch, table.raw_id)
         is_other = branch.parent != branch_of(name) or branch.name == but
         if is_other or raw_id in state.forks or not branch.has(off_branch(name)):
             continue
-        state.flush()
         version = _shown_version(state, table, branch)
         if version is not None:
             make_fork(
