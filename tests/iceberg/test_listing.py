@@ -127,6 +127,23 @@ def test_tables_that_cannot_be_shown_are_not_listed(lake: Lake, tmp_path: Path) 
         assert server.tables("mixed") == wanted
 
 
+def test_images_that_set_columns_are_shown_when_they_are_folded(lake: Lake) -> None:
+    table = lake.create_table(
+        "folding.t", "id int, a int, b int", primary_key=["id"], buckets=1, properties={"merge.engine": "partial"}
+    )
+    table.upsert([{"id": 1, "a": 1, "b": 1}])
+    server = catalog(lake)
+    assert server.tables("folding") == ["t"]
+    server.load("folding", "t")
+    table.upsert([{"id": 1, "b": None}])
+    with pytest.raises((InputError, RestError), match="PARTIAL_IMAGES"):
+        server.load("folding", "t")
+    assert server.tables("folding") == catalog(lake).tables("folding") == []
+    table.compact("major")
+    server.load("folding", "t")
+    assert server.tables("folding") == catalog(lake).tables("folding") == ["t"]
+
+
 def test_plain_tables_cost_no_call_each(lake: Lake, asked: list[str]) -> None:
     names = [f"t{number:03}" for number in range(150)]
     for name in names:

@@ -251,15 +251,14 @@ class VersionRows:
         """The rows of a bucket in which images set single columns, as those of one file that is in memory."""
         meta = self._table.meta
         schema = arrow_schema(meta, with_op=True, with_set=True)
-        parts = [
-            (scanned.data_version, rows) for scanned in files for _, rows in read_tables(self._input(scanned), schema)
-        ]
-        versions = np.repeat([version for version, _ in parts], [len(rows) for _, rows in parts])
-        images = pa.concat_tables([rows for _, rows in parts])
+        runs = runs_together(files)
+        images = pa.concat_tables([rows for run in runs for _, rows in read_tables(self._input(as_one(run)), schema)])
+        of_files = [scanned for run in runs for scanned in run]
+        versions = np.repeat([each.data_version for each in of_files], [each.file.rows for each in of_files])
         rows = image_folds.visible(image_folds.folded(images, meta, meta.primary_key, versions))
         if len(rows):
             content = content_of(rows)
-            newest = max(version for version, _ in parts)
+            newest = max(each.data_version for each in of_files)
             yield FileToRead(InputFile(files[0].file.path, newest, len(rows), len(content), content=content))
 
     def _partly_hidden(self, one: ScannedFile, hidden: Positions) -> Iterator[FileToRead]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from metaservice.client import MetaServiceError, NotFoundError
+from metaservice.client import MetaServiceError, NotFoundError, is_partial
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.connection.lake_connection import Connection
@@ -58,7 +58,7 @@ class Listings:
 
     def _is_plain(self, lake: Connection, meta: catalog_pb2.Table) -> bool:
         """Whether no file of the table can be refused."""
-        if meta.has_imports:
+        if meta.has_imports or is_partial(meta):
             return False
         if meta.schema_version == FIRST_SCHEMA:
             return True
