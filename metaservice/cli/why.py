@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -61,11 +63,12 @@ def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:
     readable = with_typed_partition(conflict, table)
     name = table.name if table is not None else conflict.table_id
     winner = winner_of(session.client, conflict) if table is not None else None
+    columns = [column.name for column in table.columns if column.column_id in conflict.columns] if table else []
     if session.is_terminal and session.width >= FRAMED_FROM:
-        session.show(explained(readable, name, winner))
+        session.show(explained(readable, name, winner, columns))
     else:
         session.say(readable.message or "A race was lost.")
-        session.show_pairs(facts(readable, name, winner))
+        session.show_pairs(facts(readable, name, winner, columns))
 
 
 def winner_of(client: MetaClient, conflict: common_pb2.Conflict) -> read_pb2.Version | None:
@@ -80,22 +83,28 @@ def winner_of(client: MetaClient, conflict: common_pb2.Conflict) -> read_pb2.Ver
         return None
 
 
-def explained(conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | None = None) -> RenderableType:
+def explained(
+    conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | None = None, columns: Sequence[str] = ()
+) -> RenderableType:
     grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in facts(conflict, table, winner):
+    for name, value in facts(conflict, table, winner, columns):
         if value:
             grid.add_row(Text(name, style="bold"), Text(printable(value)))
     message = Text(printable(conflict.message or "A race was lost."))
     return Panel(Group(message, Text(), grid), title="conflict", title_align="left", border_style="red")
 
 
-def facts(conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | None = None) -> list[tuple[str, str]]:
+def facts(
+    conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | None = None, columns: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """What is shown of a conflict. `columns` are those that the winner set and the loser sets or has read."""
     who = f"{word(common_pb2.Operation.Name, conflict.winner_operation)}, version {conflict.winner_version}"
     return [
         ("table", table),
         ("partition", conflict.partition or "(the whole table)"),
         ("file", conflict.path),
         ("rows", ", ".join(map(str, conflict.rows))),
+        ("columns", ", ".join(columns)),
         ("mine", f"{word(common_pb2.Operation.Name, conflict.operation)}, read version {conflict.read_version}"),
         ("winner", f"{who} at {when(conflict.winner_commit_time_us)} UTC"),
         ("winner's user", conflict.winner_principal.name),

@@ -304,6 +304,15 @@ MEET: dict[str, tuple[Change, Change]] = {
 }
 
 
+COLUMNS_MET = {  # those that the winner set; a whole row and a tombstone name none
+    "one column": {"a"},
+    "one column upserted": {"a"},
+    "what an expression reads": {"b"},
+    "what a condition reads": {"b"},
+    "what a delete reads": {"b"},
+}
+
+
 def two_rows(lake: Lake, name: str, inline_rows: int) -> Table:
     table = made(lake, name, inline_rows=inline_rows)
     table.upsert([{"id": key, "a": 1, "b": 5, "c": "x", "n": 3} for key in (1, 2)])
@@ -323,7 +332,10 @@ def test_writers_of_different_cells_both_commit(lake: Lake, case: str) -> None:
 def test_writers_of_one_cell_conflict_and_so_do_those_who_read_it(lake: Lake, case: str) -> None:
     mine, theirs = MEET[case]
     table = two_rows(lake, f"meet_{list(MEET).index(case)}", inline_rows=99)
-    assert both(lake, table, mine, theirs) is not None
+    lost = both(lake, table, mine, theirs)
+    assert lost is not None
+    names = {column.name for column in table.meta.columns if column.column_id in lost.conflict.columns}
+    assert names == COLUMNS_MET.get(case, set())
 
 
 def test_any_number_of_rows_commutes_by_cells(lake: Lake) -> None:

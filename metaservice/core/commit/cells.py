@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from metaservice.core.table.meta import TableMeta
-from metaservice.core.table.model import Entry, Read
+from metaservice.core.table.model import Change, Entry, Read
 from metaservice.core.table.rows import Payloads, Place
 
 
@@ -41,8 +41,18 @@ class Cells:
         cells = self.payloads.set_columns(entry.payload)
         return bool(cells) and cells.isdisjoint(read.columns)
 
+    def met(self, change: Change, theirs: Iterable[Entry], partition: str) -> tuple[int, ...]:
+        """The columns that images of a winner in a partition set, and that a change sets or has read."""
+        cells = self._united(entry for entry in theirs if entry.partition == partition)
+        own = self._united(entry for entry in change.adds if entry.partition == partition)
+        reads = [read.columns for read in change.reads]
+        used = own.union(*reads) if own and all(reads) else cells
+        return tuple(sorted(cells & used))
+
     def _set_in(self, entries: Iterable[Entry], place: Place) -> frozenset[int]:
         """Empty: all, as some images are whole."""
-        near = [entry for entry in entries if (entry.partition, entry.bucket) == place]
-        sets = [self.payloads.set_columns(entry.payload) for entry in near]
+        return self._united(entry for entry in entries if (entry.partition, entry.bucket) == place)
+
+    def _united(self, entries: Iterable[Entry]) -> frozenset[int]:
+        sets = [self.payloads.set_columns(entry.payload) for entry in entries]
         return frozenset[int]().union(*sets) if sets and all(sets) else frozenset()

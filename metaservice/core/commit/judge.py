@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from metaservice.core.commit.keys_across import KeysAcross
@@ -331,7 +331,9 @@ def _lost(
 
 
 def _lost_to(mine: Mine, winner: Footprint, race: Found | None) -> Conflict | None:
-    return None if race is None else _lost(mine, winner, race.rule, race.partition, race.path, race.rows)
+    if race is None:
+        return None
+    return replace(_lost(mine, winner, race.rule, race.partition, race.path, race.rows), columns=race.columns)
 
 
 def advice_for(change: Change, rule: Rule, *, blind: bool) -> Advice:

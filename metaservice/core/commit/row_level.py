@@ -14,7 +14,7 @@ version of its commit. What isn't known (no statistics, no keys, no ids) counts 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, cast
 
@@ -83,6 +83,7 @@ class Found:
     partition: str = ""
     path: str = ""
     rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +211,11 @@ class RowChange:
         for check in CHECKS:
             found = check.find(self, winner, may_skip)
             if found is not None:
-                return found
+                return replace(found, columns=self._columns_met(winner, found)) if self.meta.is_partial else found
         return None
+
+    def _columns_met(self, winner: Footprint, found: Found) -> tuple[int, ...]:
+        return self.cells.met(self.change, self.snapshots.wrote(winner.version).files, found.partition)
 
     def _in_their_scope(self, winner: Footprint) -> Found | None:
         for partition in sorted(winner.partitions):

@@ -329,6 +329,7 @@ class Conflict:
     partition: str = ""
     path: str = ""
     rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()  # that the winner set and the loser sets or has read
 
 
 @dataclass(slots=True)

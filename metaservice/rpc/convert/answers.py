@@ -87,6 +87,7 @@ def conflict(one: Conflict) -> common_pb2.Conflict:
         partition=one.partition,
         path=one.path,
         rows=one.rows,
+        columns=one.columns,
         operation=int(one.operation),  # type: ignore[arg-type]
         read_version=one.read_version,
         advice=int(one.advice),  # type: ignore[arg-type]

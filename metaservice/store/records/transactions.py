@@ -70,6 +70,7 @@ def _conflict_record(conflict: Conflict) -> pb.ConflictRecord:
         partition=conflict.partition,
         path=conflict.path,
         rows=conflict.rows,
+        columns=conflict.columns,
     )
 
 
@@ -90,6 +91,7 @@ def _conflict_from(record: pb.ConflictRecord) -> Conflict:
         partition=record.partition,
         path=record.path,
         rows=tuple(record.rows),
+        columns=tuple(record.columns),
     )
 
 

@@ -1882,6 +1882,7 @@ class Conflict(_message.Message):
     ADVICE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Table of the conflict."""
     rule: Global___ConflictRule.ValueType
@@ -1918,6 +1919,12 @@ class Conflict(_message.Message):
         single rows are not known.
         """
 
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tables with merge.engine = partial: ids of the columns that the winner set and that the loser sets, or has read; empty
+        if the winner wrote whole rows, or if they are not known.
+        """
+
     def __init__(
         self,
         *,
@@ -1935,10 +1942,11 @@ class Conflict(_message.Message):
         advice: Global___Advice.ValueType = ...,
         message: _builtins.str = ...,
         rows: _abc.Iterable[_builtins.int] | None = ...,
+        columns: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["winner_principal", b"winner_principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "message", b"message", "operation", b"operation", "partition", b"partition", "path", b"path", "read_version", b"read_version", "rows", b"rows", "rule", b"rule", "table_id", b"table_id", "winner_commit_time_us", b"winner_commit_time_us", "winner_operation", b"winner_operation", "winner_principal", b"winner_principal", "winner_txn_id", b"winner_txn_id", "winner_version", b"winner_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "columns", b"columns", "message", b"message", "operation", b"operation", "partition", b"partition", "path", b"path", "read_version", b"read_version", "rows", b"rows", "rule", b"rule", "table_id", b"table_id", "winner_commit_time_us", b"winner_commit_time_us", "winner_operation", b"winner_operation", "winner_principal", b"winner_principal", "winner_txn_id", b"winner_txn_id", "winner_version", b"winner_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

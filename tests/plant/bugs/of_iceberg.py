@@ -80,8 +80,8 @@ BUGS: Final = (
         ICEBERG + "rest/listing.py",
         (
             (
-                "        if meta.has_imports:\n            return False\n",
-                "        if meta.has_imports:\n            return True\n",
+                "        if meta.has_imports or is_partial(meta):\n            return False\n",
+                "        if meta.has_imports or is_partial(meta):\n            return True\n",
             ),
         ),
         own_tests=("tests/iceberg/test_listing.py", "-k", "not_listed"),

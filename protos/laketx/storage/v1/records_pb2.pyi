@@ -830,6 +830,7 @@ class ConflictRecord(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     rule: _builtins.int
@@ -860,6 +861,10 @@ class ConflictRecord(_message.Message):
     def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """A sample of rows that both changed."""
 
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of the columns that the winner set and the loser sets or has read."""
+
     def __init__(
         self,
         *,
@@ -877,10 +882,11 @@ class ConflictRecord(_message.Message):
         partition: _builtins.str = ...,
         path: _builtins.str = ...,
         rows: _abc.Iterable[_builtins.int] | None = ...,
+        columns: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "operation", b"operation", "partition", b"partition", "path", b"path", "read_version", b"read_version", "rows", b"rows", "rule", b"rule", "table_id", b"table_id", "winner_client", b"winner_client", "winner_operation", b"winner_operation", "winner_principal", b"winner_principal", "winner_time_us", b"winner_time_us", "winner_txn_id", b"winner_txn_id", "winner_version", b"winner_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "columns", b"columns", "operation", b"operation", "partition", b"partition", "path", b"path", "read_version", b"read_version", "rows", b"rows", "rule", b"rule", "table_id", b"table_id", "winner_client", b"winner_client", "winner_operation", b"winner_operation", "winner_principal", b"winner_principal", "winner_time_us", b"winner_time_us", "winner_txn_id", b"winner_txn_id", "winner_version", b"winner_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
