@@ -262,6 +262,19 @@ def test_a_branch_is_merged_once_it_is_confirmed(owned: Owned) -> None:
     assert owned.owner.post("/branches/done/merge", fields).headers["location"] == "/branches"
     assert owned.owner.get("/branches/done").status_code == 404
     assert "1 row " in owned.owner.read(f"/tables/{merged.table_id}")
+    assert "The table asks for none" in owned.owner.read(f"/tables/{merged.table_id}/versions/1")
+
+
+def test_a_merged_version_shows_the_checks_that_held(owned: Owned) -> None:
+    check = "SELECT count(*) = 0 FROM shop.checked WHERE id < 0"
+    with connect(owned.folder) as lake:
+        checked = lake.create_table("shop.checked", "id bigint", properties={"merge.checks": check})
+        branch = lake.branch("checked")
+        branch.table("shop.checked").append(pa.table({"id": pa.array([1], pa.int64())}))
+        branch.merge()
+    versions = [owned.owner.read(f"/tables/{checked.table_id}/versions/{at}") for at in (0, 1)]
+    assert ["Checks of the merge" in text for text in versions] == [False, True]
+    assert check in versions[1]
 
 
 def test_retention_names_who_holds_the_horizon(owned: Owned) -> None:

@@ -38,7 +38,7 @@ from worker.console.live import LiveEvents
 from worker.console.problems import problem_of
 from worker.console.rendering import STATIC, Pages
 from worker.console.sessions import Session
-from worker.console.visits import Page, PageError, Shown, Visit
+from worker.console.visits import LIVE_SERVICE, Page, PageError, Shown, Visit
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -92,7 +92,7 @@ class Console:
             Route("/health", health, methods=["GET"]),
             *(Route(path, self.answered(page), methods=["GET"]) for path, page in shown),
             *(Route(path, self.answered(page), methods=["POST"]) for path, page in changing),
-            Route("/live/service", self.events, methods=["GET"]),
+            Route(LIVE_SERVICE, self.events, methods=["GET"]),
             Route("/live/tables/{table_id}", self.events, methods=["GET"]),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]

@@ -12,7 +12,7 @@ from metaservice.client.branch_diff import diff_branch
 from metaservice.client.branch_holds import branch_holds
 from worker.console.branch_graph import draw_branches
 from worker.console.rendering import path_text
-from worker.console.visits import PageError, Shown, Visit, number_of, taken
+from worker.console.visits import LIVE_SERVICE, PageError, Shown, Visit, number_of, taken
 
 BRANCHES_MAX: Final = 200
 TABLES_SHOWN: Final = 500
@@ -29,7 +29,7 @@ def show_all(visit: Visit) -> Shown:
         "graph": draw_branches(branches, visit.now_us),
         "now_us": visit.now_us,
     }
-    return Shown("branches.html", facts, live="/live/service")
+    return Shown("branches.html", facts, live=LIVE_SERVICE)
 
 
 def show(visit: Visit) -> Shown:
@@ -67,7 +67,7 @@ def show(visit: Visit) -> Shown:
         "refusal_of": refusal_of,
         "now_us": visit.now_us,
     }
-    return Shown("branch.html", facts)
+    return Shown("branch.html", facts, live=LIVE_SERVICE)
 
 
 def create(visit: Visit) -> Response:

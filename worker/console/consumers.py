@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from protos.laketx.v1 import catalog_pb2, read_pb2
-from worker.console.visits import Shown, TableNames, Visit, commit_time_us, taken
+from worker.console.visits import LIVE_SERVICE, Shown, TableNames, Visit, commit_time_us, taken
 
 CURSORS_MAX: Final = 1_000
 SHOWN: Final = 200
@@ -54,4 +54,4 @@ def show(visit: Visit) -> Shown:
         "longest_us": max((each.behind_us or 0 for each in consumers), default=0),
         "most": max((each.behind for each in consumers), default=0),
     }
-    return Shown("consumers.html", facts, live="/live/service")
+    return Shown("consumers.html", facts, live=LIVE_SERVICE)

@@ -13,7 +13,7 @@ from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.console.table_contents import ENTRIES_MAX, SMALL_SHARE, file_bytes_target
 from worker.console.table_summaries import TableSummaries
-from worker.console.visits import Shown, Visit
+from worker.console.visits import Shown, Visit, live_of
 
 FILES_SHOWN: Final = 200
 STATISTICS_SHOWN: Final = 8
@@ -54,7 +54,7 @@ def show(visit: Visit) -> Shown:
     number, client = table.head_version if version is None else version, visit.client
     listing = LISTINGS.of(table, lambda: listing_of(client, table, number), LISTING_S, number)
     facts = {"table": table, "version": number, "listing": listing, "tab": "files"}
-    return Shown("files.html", facts)
+    return Shown("files.html", facts, live=live_of(table) if version is None else "")
 
 
 def listing_of(client: MetaClient, table: catalog_pb2.Table, number: int) -> Listing:

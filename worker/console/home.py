@@ -14,7 +14,7 @@ from protos.laketx.v1 import admin_pb2, catalog_pb2, maintenance_pb2, transactio
 from worker.console.charts import stacked_bars
 from worker.console.checks import Work, check_all, score
 from worker.console.consumers import kind_of
-from worker.console.visits import Shown, TableNames, Visit, allowed, taken
+from worker.console.visits import LIVE_SERVICE, Shown, TableNames, Visit, allowed, taken
 
 TRANSACTIONS_MAX: Final = 2_000
 PAGE_SIZE: Final = 500
@@ -102,7 +102,7 @@ def show(visit: Visit) -> Shown:
         "purge_count": None if purgeable is None else len(purgeable),
         "now_us": now_us,
     }
-    return Shown("home.html", facts, live="/live/service")
+    return Shown("home.html", facts, live=LIVE_SERVICE)
 
 
 def show_runbooks(_visit: Visit) -> Shown:

@@ -15,7 +15,7 @@ from metaservice.client import DeniedError, MetaClient, NotFoundError
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from worker.console.charts import WIDTH, Bar, heat, scaled, stacked_bars
 from worker.console.race_rules import rules_of
-from worker.console.visits import PageError, Shown, TableNames, Visit, taken
+from worker.console.visits import LIVE_SERVICE, PageError, Shown, TableNames, Visit, taken
 
 LOOKED_AT_MAX: Final = 2_000
 PAGE_SIZE: Final = 500
@@ -132,7 +132,7 @@ def show_all(visit: Visit) -> Shown:
         "now_us": visit.now_us,
         "tab": "races",
     }
-    return Shown("races.html", facts, live=f"/live/tables/{table_id}" if table_id else "/live/service")
+    return Shown("races.html", facts, live=f"/live/tables/{table_id}" if table_id else LIVE_SERVICE)
 
 
 def show(visit: Visit) -> Shown:
@@ -147,7 +147,7 @@ def show(visit: Visit) -> Shown:
     names = TableNames(visit.client)
     facts: dict[str, object] = {"txn": loser, "names": names, "now_us": visit.now_us, "conflict": None, "bars": []}
     if loser.state != LOST:
-        return Shown("race.html", facts)
+        return Shown("race.html", facts, live=LIVE_SERVICE if loser.state == OPEN else "")
     table = names.table(loser.conflict.table_id)
     winner = transaction_or_none(visit.client, loser.conflict.winner_txn_id)
     facts |= {

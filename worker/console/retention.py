@@ -17,7 +17,7 @@ from worker.console.consumers import VIEW, kind_of
 from worker.console.history_strip import version_by
 from worker.console.hold_chart import Hold, HoldChart, draw_holds
 from worker.console.snippets import shell_word
-from worker.console.visits import GONE, Shown, TableNames, Visit, taken
+from worker.console.visits import GONE, LIVE_SERVICE, Shown, TableNames, Visit, taken
 
 EACH_MAX: Final = 1_000
 TABLES_SHOWN: Final = 50
@@ -97,7 +97,7 @@ def show(visit: Visit) -> Shown:
         "most": EACH_MAX,
         "now_us": visit.now_us,
     }
-    return Shown("retention.html", facts, live="/live/service")
+    return Shown("retention.html", facts, live=LIVE_SERVICE)
 
 
 def held_table(client: MetaClient, table: catalog_pb2.Table, holders: list[Holder], now_us: int) -> HeldTable:

@@ -14,7 +14,7 @@ from metaservice.client import MetaServiceError
 from protos.laketx.v1 import maintenance_pb2 as pb
 from worker.console.rendering import path_text
 from worker.console.service_runs import runs_of_table, runs_of_tasks
-from worker.console.visits import PageError, Shown, Visit, taken
+from worker.console.visits import LIVE_SERVICE, PageError, Shown, Visit, taken
 
 ACTIVE_MAX: Final = 200
 ENDED_MAX: Final = 10_000  # as many as the service remembers
@@ -52,7 +52,7 @@ def show(visit: Visit) -> Shown:
         "now_us": visit.now_us,
         "tab": "services",
     }
-    return Shown("services.html", facts, live="/live/service")
+    return Shown("services.html", facts, live=LIVE_SERVICE)
 
 
 def request(visit: Visit) -> Response:

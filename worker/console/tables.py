@@ -16,7 +16,7 @@ from worker.console.snippets import snippets_of
 from worker.console.table_contents import Part, TableContents, file_bytes_target
 from worker.console.table_summaries import TableSummaries
 from worker.console.tree_map import TILES_MAX, Item, Tile, tree_map
-from worker.console.visits import Shown, Visit, taken
+from worker.console.visits import LIVE_SERVICE, Shown, Visit, live_of, taken
 
 PAGE_SIZE: Final = 50
 SEARCH_CALLS_MAX: Final = 20  # a service of an earlier release answers all names; a link goes on from there
@@ -59,7 +59,7 @@ def show_all(visit: Visit) -> Shown:
         "more_namespaces": more_namespaces,
         "is_first": not visit.text("after"),
     }
-    return Shown("tables.html", facts, live="" if sought else "/live/service")
+    return Shown("tables.html", facts, live="" if sought else LIVE_SERVICE)
 
 
 def search(client: MetaClient, namespace: str, sought: str, page_token: str) -> tuple[list[catalog_pb2.Table], str]:
@@ -93,7 +93,7 @@ def show(visit: Visit) -> Shown:
         "target": file_bytes_target(table),
         "now_us": visit.now_us,
     }
-    return Shown("table.html", facts, live=f"/live/tables/{table.table_id}")
+    return Shown("table.html", facts, live=live_of(table))
 
 
 def overview_of(client: MetaClient, table: catalog_pb2.Table) -> Overview:

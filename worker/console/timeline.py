@@ -11,7 +11,7 @@ from metaservice.cli.values import to_second
 from protos.laketx.v1 import common_pb2, read_pb2
 from worker.console.charts import WIDTH, Mark, Tick, scaled
 from worker.console.history_strip import strip_of, tick_text
-from worker.console.visits import PageError, Shown, Visit, taken
+from worker.console.visits import PageError, Shown, Visit, live_of, taken
 
 PAGE_SIZE: Final = 100
 LOGICAL_Y: Final = 34
@@ -68,7 +68,7 @@ def show(visit: Visit) -> Shown:
         "tab": "timeline",
         "now_us": visit.now_us,
     }
-    return Shown("timeline.html", facts, live=f"/live/tables/{table.table_id}" if is_newest else "")
+    return Shown("timeline.html", facts, live=live_of(table) if is_newest else "")
 
 
 def times_of(visit: Visit) -> tuple[int | None, int | None]:

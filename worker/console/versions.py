@@ -21,9 +21,10 @@ from worker.connection.table_view import TableView
 from worker.console.rendering import NONE, path_text
 from worker.console.snippets import snippets_of
 from worker.console.tables import rows_by_partition
-from worker.console.visits import PageError, Shown, Visit, number_of
+from worker.console.visits import PageError, Shown, Visit, live_of, number_of
 from worker.formats.text_values import cells, columns_of
 
+MERGED_FROM, MERGE_CHECKS = "laketx.branch", "merge.checks"
 ROWS_SHOWN: Final = 100
 CELL_CHARS_MAX: Final = 200
 ENTRIES_MAX: Final = 50_000
@@ -82,10 +83,18 @@ def show(visit: Visit) -> Shown:
         "version": version,
         "difference": difference,
         "tags": [each for each in islice(visit.client.list_tags(table.table_id), TAGS_MAX) if each.version == number],
+        "checks": checks_of(visit.client, version, table.table_id),
         "snippets": snippets_of(table, number),
         "tab": "timeline",
     }
-    return Shown("version.html", facts)
+    return Shown("version.html", facts, live=live_of(table))
+
+
+def checks_of(client: MetaClient, version: read_pb2.Version, table_id: str) -> str | None:
+    """The queries that held before a branch was merged, "" if the table asks for none; None: this is no merge."""
+    if MERGED_FROM not in version.properties:
+        return None
+    return client.get_table(table_id=table_id, version=version.version).properties.get(MERGE_CHECKS, "")
 
 
 def tag(visit: Visit) -> Response:
@@ -233,7 +242,8 @@ def show_rows(visit: Visit) -> Shown:
         schema, rows = first_rows(TableView(visit.lake, table), version)
     except (OSError, pa.ArrowException, InputError) as error:
         return Shown("rows.html", facts | {"problem": f"The rows can't be read: {error}"}, 409)
-    return Shown("rows.html", facts | {"columns": columns_of(schema), "rows": rows})
+    live = live_of(table) if asked is None else ""
+    return Shown("rows.html", facts | {"columns": columns_of(schema), "rows": rows}, live=live)
 
 
 def first_rows(view: TableView, version: int) -> tuple[pa.Schema, list[list[str]]]:

@@ -14,7 +14,7 @@ from metaservice.cli.find import TABLE_ID
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.console.lineage_graph import LineageGraph, draw_lineage
 from worker.console.rendering import path_text
-from worker.console.visits import PageError, Shown, TableNames, Visit, commit_time_us
+from worker.console.visits import LIVE_SERVICE, PageError, Shown, TableNames, Visit, commit_time_us
 from worker.views.definition import (
     CLASS,
     FAILURE,
@@ -77,7 +77,7 @@ def show(visit: Visit) -> Shown:
         "noticed": names[visit.text("view")] if TABLE_ID.fullmatch(visit.text("view")) else "",
         "now_us": visit.now_us,
     }
-    return Shown("views.html", facts, live="/live/service")
+    return Shown("views.html", facts, live=LIVE_SERVICE)
 
 
 def line_of(visit: Visit, table: catalog_pb2.Table, names: TableNames) -> ViewLine:

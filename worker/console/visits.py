@@ -40,6 +40,14 @@ class Shown:
     live: str = ""
 
 
+LIVE_SERVICE: Final = "/live/service"
+
+
+def live_of(table: catalog_pb2.Table) -> str:
+    """The address of the table's events."""
+    return f"/live/tables/{table.table_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class Visit:
     """A request, with the caller's own connection: the service decides what it shows."""
