@@ -546,7 +546,8 @@ def test_a_branch_for_names_that_say_none(lake: Lake, here: Run) -> None:
         lake.client.unpin(pin["pin_id"])
         unknown = here("--branch", "nowhere", "versions", "shop.orders")
         assert (unknown.code, "BRANCH_UNKNOWN" in unknown.err) == (Exit.NOT_FOUND, True)
-        for words in (["table", "list"], ["pins", "list"], ["branch", "show", "cli"]):
+        assert "shop.lined@cli" in str(of(here("--branch", "cli", "table", "list", "-o", "json")))
+        for words in (["pins", "list"], ["branch", "show", "cli"]):
             refused = here("--branch", "cli", *words)
             assert (refused.code, "--branch is for commands" in refused.err) == (Exit.USAGE, True)
     finally:
