@@ -11,11 +11,11 @@ SEEDS ?= 200
 MINUTES ?= 5
 SEED ?= 1
 PAIRS ?= 500
-WORKERS ?= 4
+WORKERS ?= 3
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-PYTEST := $(PY) -m pytest -n $(WORKERS) --dist worksteal # tests wait for processes for half of their time
+PYTEST := $(PY) -m pytest -n $(WORKERS) --dist worksteal # more than the cores: they wait for other processes
 TYPED := $(wildcard laketx metaservice worker tests benchmarks examples tools)
 JAR_SOURCES := tools/spark_jar.py worker/spark_catalog/pom.xml $(wildcard protos/laketx/v1/*.proto) \
 	$(shell find worker/spark_catalog/src -type f)
