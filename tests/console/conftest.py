@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,19 @@ class Shared:
 
 @pytest.fixture(scope="session")
 def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owned]:
-    folder = tmp_path_factory.mktemp("console") / "lake"
+    with opened(tmp_path_factory.mktemp("console") / "lake") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owned]:
+    """One that tests only look at: others run before them in any order."""
+    with opened(tmp_path_factory.mktemp("untouched") / "lake") as found:
+        yield found
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Owned]:
     filled = fill(folder)
     with console("--folder", str(folder), environment={"LAKETX_USER": "ana"}) as served:
         owner = served.visitor()

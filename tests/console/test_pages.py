@@ -13,8 +13,8 @@ from tests.console.visitor import text_of
 from tests.integration.compacting import insert, new_table, work
 
 
-def test_home_says_whether_the_lake_is_well_and_what_to_do(owned: Owned) -> None:
-    text = owned.owner.read("/")
+def test_home_says_whether_the_lake_is_well_and_what_to_do(untouched: Owned) -> None:
+    text = untouched.owner.read("/")
     assert "One thing needs you" in text
     assert "11 of 12 checks pass" in text
     assert "Tasks have a worker: no" in text
@@ -156,9 +156,12 @@ def test_a_branch_is_created_refreshed_and_dropped(owned: Owned) -> None:
     assert "audit" not in owner.read("/branches")
 
 
+def test_a_lake_without_views_says_so(untouched: Owned) -> None:
+    assert "There is no materialized view" in untouched.owner.read("/views")
+
+
 def test_views_show_how_fresh_they_are_and_what_they_read(owned: Owned) -> None:
     owner = owned.owner
-    assert "There is no materialized view" in owner.read("/views")
     with connect(owned.folder) as lake:
         lake.create_table("shop.prices_by_day", "id bigint, day string").append([{"id": 1, "day": "a"}])
         query = "SELECT day, count(*) AS n FROM shop.prices_by_day GROUP BY day"
@@ -200,25 +203,25 @@ def test_two_versions_are_compared(owned: Owned) -> None:
     assert "Version 0 to 3" in turned
 
 
-def test_races_are_counted_by_pair_and_explained(owned: Owned) -> None:
-    page = owned.owner.page("/races")
+def test_races_are_counted_by_pair_and_explained(untouched: Owned) -> None:
+    page = untouched.owner.page("/races")
     text = text_of(page)
     assert "2 transactions lost a race" in text
     assert "update lost to insert: 1" in text
     assert "insert lost to insert: 1" in text
-    chosen = owned.owner.read("/races?loser=5&winner=1")
+    chosen = untouched.owner.read("/races?loser=5&winner=1")
     assert "update lost to insert: 1" in chosen
-    race = owned.owner.read(f"/races/{owned.filled.lost}")
+    race = untouched.owner.read(f"/races/{untouched.filled.lost}")
     assert "It lost to INSERT at version 15 in partition day=2026-11-26" in race
     assert "Begin a new transaction with adopt_from" in race
-    assert f"laketx why {owned.filled.lost}" in race
+    assert f"laketx why {untouched.filled.lost}" in race
     assert "late arrivals" in race
     assert re.search(r"INSERT INTO commits conflict this race conflict commits conflict", race), "the cell is lit"
     assert "2 files written for nothing, 2 B with 2 rows" in text
 
 
-def test_each_check_leads_to_its_runbook(owned: Owned) -> None:
-    home, runbooks = owned.owner.page("/"), owned.owner.page("/runbooks")
+def test_each_check_leads_to_its_runbook(untouched: Owned) -> None:
+    home, runbooks = untouched.owner.page("/"), untouched.owner.page("/runbooks")
     anchors = set(re.findall(r'href="/runbooks#([^"]+)"', home))
     assert {"laketxraceslost", "tasks-that-wait-or-fail"} <= anchors
     assert [each for each in anchors if f'id="{each}"' not in runbooks] == []
