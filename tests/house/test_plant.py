@@ -1,6 +1,7 @@
 """What `make plant` plants can still be planted, and the tests that it runs for a bug are there."""
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection
@@ -46,7 +47,8 @@ def written(place: str) -> list[str]:
 def collected(places: Collection[str]) -> list[str]:
     """Likewise with their parameters, as pytest finds them, which takes seconds."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not long", *places]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    plain = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    said = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, check=True).stdout
     return [line for line in said.splitlines() if "::" in line]
 
 
