@@ -152,7 +152,10 @@ def test_spark_adds_no_keys_that_it_has_not_looked_up(lake: Lake, spark: SparkSe
         lambda: table.overwrite(rows),
         lambda: sql(f"INSERT INTO {{lake}}.{name} VALUES (1, 2, 'tue')"),
         *[partial(sql, f"MERGE INTO {{lake}}.{name} t USING {LATER} s ON {on} {clauses}") for on, clauses in LOOSE],
-        lambda: _in_transaction(lake, name, rows),
+        lambda: _in_transaction(lake, name, lambda within: within.insert(rows)),
+        lambda: _in_sql(lake, f"INSERT INTO {sql.name}.{name} VALUES (1, 2, 'tue')"),
+        lambda: _in_sql(lake, f"UPDATE {sql.name}.{name} SET v = 2"),
+        lambda: _in_transaction(lake, name, lambda within: within.merge(rows, on="id").when_matched_update().execute()),
     ]
     for write in writes:
         with pytest.raises(Exception, match="KEYS_NOT_LOOKED_UP"):
@@ -233,6 +236,11 @@ def test_two_rows_of_one_key_do_not_come_into_two_partitions(
     assert content(table) == [(1, 1, "mon"), (2, 2, "tue")]
 
 
-def _in_transaction(lake: Lake, name: str, rows: DataFrame) -> None:
+def _in_transaction(lake: Lake, name: str, write: Callable[[Any], Any]) -> None:
     with lake.transaction() as txn:
-        txn.table(name).insert(rows)
+        write(txn.table(name))
+
+
+def _in_sql(lake: Lake, statement: str) -> None:
+    with lake.transaction() as txn:
+        txn.sql(statement)
