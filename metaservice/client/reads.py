@@ -52,6 +52,13 @@ class ReadCalls(Caller):
         for page in self._pages(self._reads.ListVersions, request):
             yield from page.versions
 
+    def versions_with_scans(
+        self, table_id: str, *, wanted: read_pb2.VersionFilter, page_size: int
+    ) -> Iterator[read_pb2.ListVersionsResponse]:
+        """Pages of versions, with the counts of scans that have read each one or a later one."""
+        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted, with_scans=True)
+        yield from self._pages(self._reads.ListVersions, request)
+
     def watch(self, table_id: str, *, after_version: int | None = None) -> Generator[read_pb2.Version]:
         """The commits after a version (default: the head), in order and without end, each once.
 

@@ -58,6 +58,7 @@ from metaservice.service.operate.operators import Operators
 from metaservice.service.operate.warehouse import Warehouses
 from metaservice.service.read.planning import Planning
 from metaservice.service.read.reads import Reads
+from metaservice.service.read.scan_counts import ScanCounts
 from metaservice.service.read.timeline import Timeline
 from metaservice.service.retention.housekeeping import Housekeeping
 from metaservice.service.retention.marks import Marks
@@ -144,7 +145,7 @@ def build_service(
     pause = lambda: time.sleep(CHECK_PAUSE_S)  # noqa: E731 - it has no other name
     operators = Operators(decider, clocks, _place(settings), pause, guard, settings.quotas, leads)
     reads = Reads(decider, clocks)
-    planning = Planning(decider, reads)
+    planning = Planning(decider, reads, ScanCounts(clocks.now_us()))
     maintenance = Maintenance(
         decider=decider,
         transactions=transactions,

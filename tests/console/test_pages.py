@@ -356,6 +356,23 @@ def test_the_output_of_tasks_is_shown_once_they_committed(owned: Owned) -> None:
     assert "files became" in text
 
 
+def test_table_services_show_what_the_scans_since_saved(owned: Owned) -> None:
+    with connect(owned.folder) as lake:
+        table = lake.create_table("shop.scanned", "id bigint, day string", partition_by=["day"])
+        for key in range(3):
+            table.append([{"id": key, "day": "a"}])
+        table.to_arrow()
+        assert table.compact("major") is not None
+        path = f"/services?table={table.table_id}"
+        assert "the scans of everything since then saved 0 files, 0 B and 0 rows" in owned.owner.read(path)
+        for _ in range(2):
+            table.to_arrow()
+        table.to_arrow(where="day = 'a'")
+        text = owned.owner.read(path)
+    assert "the scans of everything since then saved 4 files, " in text
+    assert re.search(r"major compact shop.scanned 4 3 → 1 .* 2 and 1 of a part 4 files ", text)
+
+
 def test_open_transactions_show_their_lease_and_whether_they_are_doomed(owned: Owned) -> None:
     with connect(owned.folder) as lake:
         table = lake.create_table("shop.raced", "id bigint")

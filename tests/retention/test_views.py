@@ -14,6 +14,7 @@ from metaservice.rpc.convert import plans
 from metaservice.service.commit.requests import Begin, CommitRequest, Intent
 from metaservice.service.read.planning import Planning
 from metaservice.service.read.scan import Wanted
+from metaservice.service.read.scan_counts import ScanCounts
 from protos.laketx.v1 import common_pb2, read_pb2
 from tests.retention.rig import HOUR_MS, WHO, Rig
 
@@ -46,13 +47,13 @@ def where(column: str) -> common_pb2.Predicate:
 
 def plan(rig: Rig, column: str) -> int:
     request = read_pb2.PlanScanRequest(table_id=rig.table_id, predicate=where(column))
-    found = plans.scan(Planning(rig.decider, rig.reads), rig.reads, request)
+    found = plans.scan(Planning(rig.decider, rig.reads, ScanCounts(0)), rig.reads, request)
     return len(list(found))
 
 
 def plan_changes(rig: Rig, column: str) -> int:
     request = read_pb2.PlanChangesRequest(table_id=rig.table_id, from_version=0, predicate=where(column))
-    found = plans.changes(Planning(rig.decider, rig.reads), rig.reads, request)
+    found = plans.changes(Planning(rig.decider, rig.reads, ScanCounts(0)), rig.reads, request)
     return len(list(found))
 
 
@@ -72,7 +73,11 @@ def test_a_plan_finds_what_a_commit_takes_out_that_is_not_durable_yet(rig: Rig) 
         rig.insert(name)
     decide(rig, Operation.ALTER, RENAMED)
     decide(rig, Operation.OVERWRITE)  # spans from before version 4 to version 5 lie on a higher level of their index
-    found = Planning(rig.decider, rig.reads).scan(rig.reads.get_table(table_id=rig.table_id), Wanted(3)).entries()
+    found = (
+        Planning(rig.decider, rig.reads, ScanCounts(0))
+        .scan(rig.reads.get_table(table_id=rig.table_id), Wanted(3))
+        .entries()
+    )
     assert len(list(found)) == 3
 
 

@@ -14,6 +14,7 @@ from metaservice.core.table.schema_changes import Add, Drop, Rename, SchemaChang
 from metaservice.rpc.convert import plans
 from metaservice.rpc.convert.wire_schema import column_messages
 from metaservice.service.read.planning import Planning
+from metaservice.service.read.scan_counts import ScanCounts
 from protos.laketx.v1 import common_pb2, read_pb2
 from tests.retention.rig import Rig
 
@@ -77,7 +78,7 @@ def condition(rig: Rig, text: str, version: int) -> common_pb2.Predicate:
 def planned(rig: Rig, predicate: common_pb2.Predicate, version: int | None = None) -> int:
     """How many files are in the plan."""
     request = read_pb2.PlanScanRequest(table_id=rig.table_id, version=version, predicate=predicate)
-    parts = plans.scan(Planning(rig.decider, rig.reads), rig.reads, request)
+    parts = plans.scan(Planning(rig.decider, rig.reads, ScanCounts(0)), rig.reads, request)
     return sum(len(read_pb2.PlanScanResponse.FromString(part).entries) for part in parts)
 
 
@@ -112,7 +113,7 @@ def test_a_condition_on_an_increment_is_about_the_columns_at_its_end(rig: Rig) -
 
     def changed(predicate: common_pb2.Predicate, to: int | None) -> int:
         request = read_pb2.PlanChangesRequest(table_id=rig.table_id, to_version=to, predicate=predicate)
-        parts = plans.changes(Planning(rig.decider, rig.reads), rig.reads, request)
+        parts = plans.changes(Planning(rig.decider, rig.reads, ScanCounts(0)), rig.reads, request)
         return sum(len(part.added) for part in parts)
 
     assert changed(before, BEFORE) == changed(now, rig.head) == changed(now, None) == 1

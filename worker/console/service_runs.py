@@ -1,8 +1,8 @@
-"""What table services read and wrote: input against output, from the commits that they made."""
+"""What table services read and wrote, from the commits that they made, and what the scans since then saved by it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -30,6 +30,7 @@ class ServiceRun:
     table_id: str
     table_name: str
     commit: read_pb2.Version
+    counted_from_us: int  # since when the service counts scans; 0: it counts none
 
     @property
     def text(self) -> str:
@@ -47,6 +48,11 @@ class ServiceRun:
             commit.rows_removed - commit.rows_added,
         )
 
+    @property
+    def saved_since(self) -> Saved:
+        """What the scans of everything that read its version or a later one have saved."""
+        return self.saved.times(self.commit.whole_scans_since)
+
 
 @dataclass(frozen=True, slots=True)
 class Saved:
@@ -55,6 +61,16 @@ class Saved:
     files: int
     size: int
     rows: int
+
+    @staticmethod
+    def all(parts: Iterable[Saved]) -> Saved:
+        files = size = rows = 0
+        for part in parts:
+            files, size, rows = files + part.files, size + part.size, rows + part.rows
+        return Saved(files, size, rows)
+
+    def times(self, scans: int) -> Saved:
+        return Saved(scans * self.files, scans * self.size, scans * self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +85,15 @@ class ServiceRuns:
     bytes_in: int
     bytes_out: int
     saved: Saved
+    saved_since: Saved
+    counted_from_us: int
 
 
 def runs_of_table(client: MetaClient, table: catalog_pb2.Table) -> ServiceRuns:
     """Those among the newest commits of a table, whoever started them."""
     services = read_pb2.VersionFilter(operations=OPERATIONS)
     services.from_version = max(table.head_version - VERSIONS_MAX, 0)
-    commits = islice(client.list_versions(table.table_id, wanted=services, page_size=RUNS_MAX), RUNS_MAX)
-    return summed([ServiceRun(table.table_id, table.name, commit) for commit in commits])
+    return summed(list(islice(_runs(client, table.table_id, table.name, services, RUNS_MAX), RUNS_MAX)))
 
 
 def runs_of_tasks(client: MetaClient, tasks: Sequence[maintenance_pb2.MaintenanceTask]) -> ServiceRuns:
@@ -94,11 +111,19 @@ def _committed(client: MetaClient, tasks: Sequence[maintenance_pb2.MaintenanceTa
             if version is None:
                 continue
             alone = read_pb2.VersionFilter(from_version=version, to_version=version)
-            commit = next(client.list_versions(task.table_id, wanted=alone, page_size=1), None)
+            run = next(_runs(client, task.table_id, task.table_name or task.table_id, alone, 1), None)
         except GONE:
             continue
-        if commit is not None:
-            yield ServiceRun(task.table_id, task.table_name or task.table_id, commit)
+        if run is not None:
+            yield run
+
+
+def _runs(
+    client: MetaClient, table_id: str, table_name: str, wanted: read_pb2.VersionFilter, page_size: int
+) -> Iterator[ServiceRun]:
+    for page in client.versions_with_scans(table_id, wanted=wanted, page_size=page_size):
+        for commit in page.versions:
+            yield ServiceRun(table_id, table_name, commit, page.scans_counted_from_us)
 
 
 def summed(runs: Sequence[ServiceRun]) -> ServiceRuns:
@@ -106,16 +131,14 @@ def summed(runs: Sequence[ServiceRun]) -> ServiceRuns:
     columns = [(run.text, run.commit.files_removed, run.commit.files_added) for run in reversed(runs)]
     bars, top = paired_bars(columns, ("input", "output"))
     return ServiceRuns(
-        runs,
-        bars,
-        top,
-        sum(commit.files_removed for commit in commits),
-        sum(commit.files_added for commit in commits),
-        sum(commit.bytes_removed for commit in commits),
-        sum(commit.bytes_added for commit in commits),
-        Saved(
-            sum(run.saved.files for run in runs),
-            sum(run.saved.size for run in runs),
-            sum(run.saved.rows for run in runs),
-        ),
+        runs=runs,
+        bars=bars,
+        top=top,
+        files_in=sum(commit.files_removed for commit in commits),
+        files_out=sum(commit.files_added for commit in commits),
+        bytes_in=sum(commit.bytes_removed for commit in commits),
+        bytes_out=sum(commit.bytes_added for commit in commits),
+        saved=Saved.all(run.saved for run in runs),
+        saved_since=Saved.all(run.saved_since for run in runs),
+        counted_from_us=max((run.counted_from_us for run in runs), default=0),
     )

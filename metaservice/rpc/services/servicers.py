@@ -137,9 +137,15 @@ class ReadServicer(PinMethods, ScanMethods, MarkMethods, read_pb2_grpc.ReadServi
         below = int(start) if start else None
         page = self._calls.timeline.list_versions(table, filters.version_filter(request.filter), below, size)
         shown = list(fitting(map(answers.version, page.items)))
+        counts = self._calls.planning.scan_counts
+        if request.with_scans:
+            for version in shown:
+                version.whole_scans_since, version.partial_scans_since = counts.since(table.raw_id, version.version)
         following = page.below if len(shown) == len(page.items) else shown[-1].version
         return read_pb2.ListVersionsResponse(
-            versions=shown, next_page_token=page_token(str(following)) if following is not None else ""
+            versions=shown,
+            next_page_token=page_token(str(following)) if following is not None else "",
+            scans_counted_from_us=counts.began_us if request.with_scans else 0,
         )
 
     def ListFiles(self, request: read_pb2.ListFilesRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]

@@ -13,21 +13,25 @@ from metaservice.service.read.increments import Increment, difference, log, logi
 from metaservice.service.read.plan_caches import AnswerMemory, StatsMemory
 from metaservice.service.read.reads import Reads, Resolved
 from metaservice.service.read.scan import Scan, Wanted
+from metaservice.service.read.scan_counts import ScanCounts
 from metaservice.store.port import StoreCursor
 
 
 class Planning:
     """The use cases of plans."""
 
-    def __init__(self, decider: Decider, reads: Reads) -> None:
+    def __init__(self, decider: Decider, reads: Reads, scan_counts: ScanCounts) -> None:
         self._decider = decider
         self._reads = reads
+        self.scan_counts = scan_counts
         self._memory = StatsMemory()
         self._answers = AnswerMemory()
 
     def scan(self, table: TableView, wanted: Wanted) -> Scan:
         cursor = self._decider.state.records.cursor()
         self._decider.state.check_readable(table, wanted.version)
+        if not wanted.explain:
+            self.scan_counts.add(table.raw_id, wanted.version, whole=wanted.is_whole)
         return Scan(table, cursor, wanted, self._memory, self._answers)
 
     def _since(self, table: TableView, version: int) -> StoreCursor:

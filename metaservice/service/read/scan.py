@@ -52,6 +52,11 @@ class Wanted:
     bounds: ReadBounds | None = None
     explain: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it leaves nothing out."""
+        return self.on_partitions == TRUE and self.named is None and not self.pruning.tests
+
 
 @dataclass(slots=True)
 class Explanation:
@@ -179,9 +184,7 @@ class Scan:
         return inlined_content(self._cursor, self._raw_id, path, self.meta.name)
 
     def _is_whole(self) -> bool:
-        wanted = self._wanted
-        everything = wanted.on_partitions == TRUE and wanted.named is None and not wanted.pruning.tests
-        return everything and not self._has_past
+        return self._wanted.is_whole and not self._has_past
 
     def _explained(self) -> Iterator[StoredEntry]:
         """Examines every partition, to count what is left out."""

@@ -182,6 +182,8 @@ class Version(_message.Message):
     PROPERTIES_FIELD_NUMBER: _builtins.int
     ADOPT_FROM_FIELD_NUMBER: _builtins.int
     METADATA_CHANGED_FIELD_NUMBER: _builtins.int
+    WHOLE_SCANS_SINCE_FIELD_NUMBER: _builtins.int
+    PARTIAL_SCANS_SINCE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """ID version."""
     commit_time_us: _builtins.int
@@ -218,6 +220,12 @@ class Version(_message.Message):
     """The transaction that lost a race and whose files this one committed; empty: it committed files of its own."""
     metadata_changed: _builtins.bool
     """It changed the columns, the key, the partitions, the profile, a feature, or a property that writers follow."""
+    whole_scans_since: _builtins.int
+    """With with_scans: scans of everything that read this version or a later one, as PlanScan counted them since
+    scans_counted_from_us. At least as many, if very many versions were read.
+    """
+    partial_scans_since: _builtins.int
+    """The same of scans that were limited by partitions or a condition."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
         """The author of the commit."""
@@ -249,10 +257,12 @@ class Version(_message.Message):
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         adopt_from: _builtins.str = ...,
         metadata_changed: _builtins.bool = ...,
+        whole_scans_since: _builtins.int = ...,
+        partial_scans_since: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "principal", b"principal", "time_version_us", b"time_version_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "adopt_from", b"adopt_from", "bytes_added", b"bytes_added", "bytes_removed", b"bytes_removed", "commit_message", b"commit_message", "commit_time_us", b"commit_time_us", "delete_sets_added", b"delete_sets_added", "delete_sets_removed", b"delete_sets_removed", "files_added", b"files_added", "files_removed", b"files_removed", "metadata_changed", b"metadata_changed", "operation", b"operation", "principal", b"principal", "properties", b"properties", "read_version", b"read_version", "rebased_over", b"rebased_over", "rows_added", b"rows_added", "rows_removed", b"rows_removed", "time_version_us", b"time_version_us", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "adopt_from", b"adopt_from", "bytes_added", b"bytes_added", "bytes_removed", b"bytes_removed", "commit_message", b"commit_message", "commit_time_us", b"commit_time_us", "delete_sets_added", b"delete_sets_added", "delete_sets_removed", b"delete_sets_removed", "files_added", b"files_added", "files_removed", b"files_removed", "metadata_changed", b"metadata_changed", "operation", b"operation", "partial_scans_since", b"partial_scans_since", "principal", b"principal", "properties", b"properties", "read_version", b"read_version", "rebased_over", b"rebased_over", "rows_added", b"rows_added", "rows_removed", b"rows_removed", "time_version_us", b"time_version_us", "txn_id", b"txn_id", "version", b"version", "whole_scans_since", b"whole_scans_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__time_version_us: _TypeAlias = _typing.Literal["time_version_us"]  # noqa: Y015
     _WhichOneofArgType__time_version_us: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us"]  # noqa: Y015
@@ -270,12 +280,15 @@ class ListVersionsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
+    WITH_SCANS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     page_size: _builtins.int
     """The most items to return; 0: 100."""
     page_token: _builtins.str
     """The token of the previous answer."""
+    with_scans: _builtins.bool
+    """Answers how many scans have read each version or a later one."""
     @_builtins.property
     def filter(self) -> Global___VersionFilter:
         """Only commits that match; absent: all."""
@@ -287,10 +300,11 @@ class ListVersionsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         filter: Global___VersionFilter | None = ...,
+        with_scans: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "page_size", b"page_size", "page_token", b"page_token", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "page_size", b"page_size", "page_token", b"page_token", "table_id", b"table_id", "with_scans", b"with_scans"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -401,8 +415,13 @@ class ListVersionsResponse(_message.Message):
 
     VERSIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SCANS_COUNTED_FROM_US_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty only on the last page."""
+    scans_counted_from_us: _builtins.int
+    """With with_scans: when the counts began, which is when this service started. 0: a service of a release before, which
+    counts none.
+    """
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Version]:
         """The commits, newest first. With a filter, a page can be short or empty although more follow."""
@@ -412,10 +431,11 @@ class ListVersionsResponse(_message.Message):
         *,
         versions: _abc.Iterable[Global___Version] | None = ...,
         next_page_token: _builtins.str = ...,
+        scans_counted_from_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "scans_counted_from_us", b"scans_counted_from_us", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
