@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 
 from laketx import Lake, Table
 from protos.laketx.v1 import common_pb2
+from tests.spark.sessions import INTERPRETED
 from worker.spark.session import with_settings
 
 NAN, INF = float("nan"), float("inf")
@@ -151,8 +152,7 @@ TYPES: dict[str, tuple[str, Any, Sequence[Sequence[Any]], Sequence[str]]] = {
 NESTED: Final = ("s", "fs")
 FOR_LONG_PLANS: Final = {  # of few rows: what Spark does to be fast with many is in the way
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
     "spark.sql.files.minPartitionNum": "1",
 }
 SCANS_MAX: Final = 14  # at once: more fill the heap of a test's Spark

@@ -23,6 +23,9 @@ SMALL: Final = {
     "spark.driver.extraJavaOptions": BRIEF,
 }
 
+# Compiling a plan takes longer than a test's few rows do. Spark in other processes of tests compiles, as users' does.
+INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 
 def small_session(master: str = "local[2]", more: Mapping[str, str] | None = None) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
@@ -41,7 +44,7 @@ def require_java() -> None:
 def shared_session() -> SparkSession:
     require_java()
     if "session" not in _shared:
-        _shared["session"] = small_session()
+        _shared["session"] = small_session(more=INTERPRETED)
     return _shared["session"]
 
 

@@ -443,9 +443,12 @@ def test_rows_come_in_batches_whatever_the_session_prefers(lab: LabLake, sql: Sq
     table = lab.create("placed", COLUMNS)
     table.insert([row(number) for number in range(10)])
     table.delete(table.find(3))
-    for setting in ("spark.sql.parquet.enableVectorizedReader", "spark.sql.codegen.wholeStage"):
-        lab.spark.conf.set(setting, "false")
+    rows, compiled = "spark.sql.parquet.enableVectorizedReader", "spark.sql.codegen.wholeStage"
+    for settings in ({rows: "false"}, {compiled: "true"}, {rows: "false", compiled: "true"}):
+        for setting, value in settings.items():
+            lab.spark.conf.set(setting, value)
         try:
             sql.check(table)
         finally:
-            lab.spark.conf.unset(setting)
+            for setting in settings:
+                lab.spark.conf.unset(setting)
