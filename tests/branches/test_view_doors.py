@@ -72,7 +72,11 @@ def test_views_and_namespaces_of_a_branch_go_to_the_lake_with_the_merge(lake: La
     assert [(one.name, one.kind, one.change) for one in branch.diff()] == changes
     would = branch.merge(dry_run=True)
     assert [(one.name, one.kind) for one in would] == [(name, kind) for name, kind, _ in changes]
-    assert branch.merge() == would
+    txn_id = new_uuid7()
+    assert branch.merge(txn_id=txn_id) == would
+    client.put_view(view("made.v", "SELECT 5"), or_replace=True)
+    assert branch.merge(txn_id=txn_id) == would
+    client.put_view(view("made.v", "SELECT 4"), or_replace=True)
     shown = {name: text for name, text in views(lake).items() if name.startswith("m")}
     assert shown == {"made.v": "SELECT 4", "merged.kept": "SELECT 10", "merged.later": "SELECT 3"}
     assert lake.table("made.t").to_arrow() == ROWS

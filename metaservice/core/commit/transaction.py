@@ -89,6 +89,15 @@ class TableOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class NameOutcome:
+    """What a merge or a refresh did to a view or a namespace: it is new, changed or dropped."""
+
+    kind: str
+    name: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """Files of a transaction, delete sets among them; the rows of its data files; the bytes of all."""
 
@@ -123,6 +132,7 @@ class Txn:
     staged_bytes: int = 0  # of memory; not stored
     one_call: bool = False
     lost: Written | None = None  # what it had written when it lost a race
+    names: tuple[NameOutcome, ...] = ()  # of a merge or a refresh
 
 
 def txn_time_ms(txn_id: str) -> int:

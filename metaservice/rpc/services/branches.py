@@ -214,7 +214,10 @@ def _merged(merge: Merged) -> pb.MergeBranchResponse:
         tables=shown,
         commit_time_us=time_us,
         left_out=left_out,
-        names=map(_name, sorted(merge.named, key=lambda named: named.refusal is None)),
+        names=[
+            *map(_name, sorted(merge.named, key=lambda named: named.refusal is None)),
+            *(pb.BranchName(kind=name.kind, name=name.name, change=name.change) for name in merge.done),
+        ],
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.rebase import Author, commit_on_top
-from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, TxnTable, check_txn_age, end
+from metaservice.core.commit.transaction import NameOutcome, TableOutcome, Txn, TxnEvent, TxnTable, check_txn_age, end
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.retention.branch_marks import merged_cursor, merged_tag
 from metaservice.core.retention.marks import Cursor, Tag
@@ -54,6 +54,7 @@ class Merged:
     time_us: int = 0
     marks: list[MovedMarks] = field(default_factory=list)
     names: BranchedNames | None = None  # of views and namespaces; None: answered again
+    done: tuple[NameOutcome, ...] = ()  # in their place then
 
     @property
     def named(self) -> list[BranchedName]:
@@ -105,7 +106,7 @@ class BranchReplay:
             return None
         if txn.begin_digest != digest:
             raise invalid("TRANSACTION_ID_REUSED", txn_id=txn_id)
-        merged = Merged(is_done=True, time_us=txn.commit_time_us)
+        merged = Merged(is_done=True, time_us=txn.commit_time_us, done=txn.names)
         for table_id in dict.fromkeys(outcome.table_id for outcome in txn.outcomes):
             done = tuple(outcome for outcome in txn.outcomes if outcome.table_id == table_id)
             table = self._state.tables.get(table_id)
@@ -249,8 +250,9 @@ class BranchReplay:
             given = replace(given, successor=successor, successor_versions=versions)
         self._state.put_fork(given)
 
-    def end(self, txn: Txn, commits: Sequence[TableCommit], time_us: int) -> None:
+    def end(self, txn: Txn, commits: Sequence[TableCommit], named: Sequence[BranchedName], time_us: int) -> None:
         """Ends the transaction with what was written."""
+        txn.names = tuple(NameOutcome(name.kind, name.name, name.change) for name in named)
         txn.outcomes = tuple(
             TableOutcome(commit.change.table_id, commit.version, commit.change.logical, commit.rebased_over)
             for commit in commits

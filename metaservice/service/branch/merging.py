@@ -76,7 +76,7 @@ class Merging:
             parent = self._replay.parent_of(fork)
             if parent is not None:
                 self._transactions.drop_table(parent)
-        names = merged.names or BranchedNames(state, branch)
+        names, named = merged.names or BranchedNames(state, branch), merged.named
         names.drop_in_parent(merged.time_us)
         commits: list[TableCommit] = []
         for replayed in merged.tables:
@@ -85,7 +85,7 @@ class Merging:
                 commits.append(commit)
         names.put_in_parent(merged.time_us)
         names.forget()
-        self._replay.end(txn, commits, merged.time_us)
+        self._replay.end(txn, commits, named, merged.time_us)
         for moved in merged.marks:
             self._give_marks(moved)
         now_us = self._clocks.now_us()

@@ -94,7 +94,7 @@ class Refreshing:
         ]
         for moved in refreshed.marks:
             self._give_marks(later, moved)
-        self._replay.end(txn, commits, refreshed.time_us)
+        self._replay.end(txn, commits, refreshed.named, refreshed.time_us)
         for dropped in drops:
             raw_id = fork_id(later, dropped.base)
             state.put_fork(replace(dropped, raw_id=raw_id, holds=(), is_gone=True))

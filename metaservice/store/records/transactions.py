@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable, Written
+from metaservice.core.commit.transaction import NameOutcome, TableOutcome, Txn, TxnState, TxnTable, Written
 from metaservice.core.table.model import Advice, Conflict, Footprint, Operation, Principal, Rule
 from protos.laketx.storage.v1 import records_pb2 as pb
 
@@ -27,6 +27,8 @@ def encode_txn(txn: Txn) -> bytes:
                 given.rebased_over = outcome.rebased_over
             if outcome.already_applied:
                 given.already_applied = True
+        for named in txn.names:
+            record.names.add(kind=named.kind, name=named.name, change=named.change)
     if won and txn.one_call:
         record.one_call = True
         return record.SerializeToString()
@@ -134,4 +136,5 @@ def decode_txn(raw: bytes) -> Txn:
         files=record.files,
         staged_files=record.one_call,
         lost=_written_from(record.lost) if record.HasField("lost") else None,
+        names=tuple(NameOutcome(name.kind, name.name, name.change) for name in record.names),
     )

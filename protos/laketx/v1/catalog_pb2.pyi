@@ -2298,7 +2298,7 @@ class MergeBranchResponse(_message.Message):
 
     @_builtins.property
     def names(self) -> _containers.RepeatedCompositeFieldContainer[Global___BranchName]:
-        """The views and namespaces that the parent gets or loses; empty if the same request was answered before."""
+        """The views and namespaces that the parent gets or loses."""
 
     def __init__(
         self,

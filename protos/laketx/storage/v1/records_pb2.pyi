@@ -939,6 +939,7 @@ class TransactionRecord(_message.Message):
     ADOPTABLE_FIELD_NUMBER: _builtins.int
     ONE_CALL_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """Its id."""
     state: _builtins.int
@@ -991,6 +992,10 @@ class TransactionRecord(_message.Message):
     def lost(self) -> Global___WrittenRecord:
         """What it had written, if it lost; absent: it lost before this was counted."""
 
+    @_builtins.property
+    def names(self) -> _containers.RepeatedCompositeFieldContainer[Global___NameOutcomeRecord]:
+        """Of a merge or a refresh: its views and namespaces."""
+
     def __init__(
         self,
         *,
@@ -1015,14 +1020,45 @@ class TransactionRecord(_message.Message):
         adoptable: _builtins.bool = ...,
         one_call: _builtins.bool = ...,
         lost: Global___WrittenRecord | None = ...,
+        names: _abc.Iterable[Global___NameOutcomeRecord] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict", "lost", b"lost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adoptable", b"adoptable", "adopted_by", b"adopted_by", "begin_digest", b"begin_digest", "begin_us", b"begin_us", "client", b"client", "commit_digest", b"commit_digest", "commit_time_us", b"commit_time_us", "conflict", b"conflict", "end_us", b"end_us", "files", b"files", "lost", b"lost", "message", b"message", "one_call", b"one_call", "outcomes", b"outcomes", "principal", b"principal", "properties", b"properties", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adoptable", b"adoptable", "adopted_by", b"adopted_by", "begin_digest", b"begin_digest", "begin_us", b"begin_us", "client", b"client", "commit_digest", b"commit_digest", "commit_time_us", b"commit_time_us", "conflict", b"conflict", "end_us", b"end_us", "files", b"files", "lost", b"lost", "message", b"message", "names", b"names", "one_call", b"one_call", "outcomes", b"outcomes", "principal", b"principal", "properties", b"properties", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TransactionRecord: _TypeAlias = TransactionRecord  # noqa: Y015
+
+@_typing.final
+class NameOutcomeRecord(_message.Message):
+    """What a merge or a refresh did to a view or a namespace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"view" or "namespace"."""
+    name: _builtins.str
+    """Its name, without a branch."""
+    change: _builtins.str
+    """"new", "changed" or "dropped"."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        change: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "kind", b"kind", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NameOutcomeRecord: _TypeAlias = NameOutcomeRecord  # noqa: Y015
 
 @_typing.final
 class WrittenRecord(_message.Message):
