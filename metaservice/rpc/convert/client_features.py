@@ -85,6 +85,6 @@ def _files(entries: Iterable[E]) -> Iterator[E]:
 def _whole(entries: Iterable[E], meta: TableMeta) -> Iterator[E]:
     for entry in entries:
         if common_pb2.DataFile.FromString(entry.payload).set_columns:
-            said = "images of the table set single columns: read it without Spark, or compact it (major) first"
+            said = "images of the table set single columns: upgrade the client, or compact the table (major) first"
             raise MetaError(ErrorKind.BLOCKED, "PARTIAL_IMAGES", said, table=meta.name)
         yield entry

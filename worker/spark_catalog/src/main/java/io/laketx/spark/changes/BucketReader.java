@@ -1,6 +1,7 @@
 package io.laketx.spark.changes;
 
 import io.laketx.spark.changes.BucketChanges.Step;
+import io.laketx.spark.read.ImageFold;
 import io.laketx.spark.read.LakePartition;
 import io.laketx.spark.read.LakeReader;
 import io.laketx.spark.read.RowIds;
@@ -37,6 +38,7 @@ final class BucketReader implements PartitionReader<InternalRow> {
   private final boolean isKeyed;
   private final StructType columns;
   private final UnsafeProjection toValues;
+  private final ImageFold fold; // null: every image is whole
   private final DataType[] keyTypes;
   private final UnsafeProjection toKey;
   private final GenericInternalRow keyParts;
@@ -59,6 +61,7 @@ final class BucketReader implements PartitionReader<InternalRow> {
     DataType[] types = new DataType[columns.length()];
     for (int at = 0; at < types.length; at++) types[at] = columns.apply(at).dataType();
     toValues = UnsafeProjection.create(types);
+    fold = task.ids() == null ? null : new ImageFold(columns, task.ids());
     keyTypes = new DataType[task.key().length];
     for (int at = 0; at < keyTypes.length; at++) keyTypes[at] = types[task.key()[at]];
     toKey = isKeyed ? UnsafeProjection.create(keyTypes) : null;
@@ -148,7 +151,11 @@ final class BucketReader implements PartitionReader<InternalRow> {
         after.put(key, image);
         continue;
       }
-      compare(key, current.get(key), image);
+      UnsafeRow before = current.get(key);
+      if (fold != null && before != null && image != null && !row.isNullAt(beside + 1)) {
+        image = fold.row(before, image, row.getBinary(beside + 1));
+      }
+      compare(key, before, image);
       if (images != null) images.add(key);
       if (image == null) current.remove(key);
       else if (keeps(key)) current.put(key, image);

@@ -17,6 +17,7 @@ sealed interface ChangesPartition extends InputPartition {
    *     tombstone
    * @param keyShapes of its keys alone
    * @param columns the table's
+   * @param ids theirs, where images may set single columns, which one more column tells of; else null
    * @param key where the key's columns are; empty in an append table
    * @param given for each column that is given, where it is among the table's, or one of the marks below
    */
@@ -25,6 +26,7 @@ sealed interface ChangesPartition extends InputPartition {
       Shape[] keyShapes,
       BucketChanges bucket,
       StructType columns,
+      int[] ids,
       int[] key,
       int[] given,
       ChangesMode mode)

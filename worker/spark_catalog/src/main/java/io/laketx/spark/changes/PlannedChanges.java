@@ -1,6 +1,7 @@
 package io.laketx.spark.changes;
 
 import io.laketx.spark.changes.BucketChanges.Step;
+import io.laketx.spark.read.ImageFold;
 import io.laketx.spark.read.LakePartition;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Plan;
@@ -72,7 +73,9 @@ final class PlannedChanges {
         table.isKeyed()
             ? new StructField(Shapes.OP, DataTypes.IntegerType, true, Metadata.empty())
             : new StructField(MetadataColumns.ROW_ID, DataTypes.LongType, true, Metadata.empty());
-    wholeRows = new Shapes(table, columns.add(beside), NO_FILTERS, Set.of());
+    StructType whole = columns.add(beside);
+    if (table.isPartial()) whole = whole.add(new StructField(Shapes.SET, DataTypes.BinaryType, true, Metadata.empty()));
+    wholeRows = new Shapes(table, whole, NO_FILTERS, Set.of());
     StructField[] ofKey = table.meta().getPrimaryKeyList().stream().map(columns::apply).toArray(StructField[]::new);
     keys = new Shapes(table, new StructType(ofKey), NO_FILTERS, Set.of());
     if (table.isKeyed()) planKeyed();
@@ -204,11 +207,12 @@ final class PlannedChanges {
       found.add(new ChangesPartition.NewRows(newRows.all(), one, !buckets.isEmpty()));
     }
     int[] key = table.meta().getPrimaryKeyList().stream().mapToInt(columns::fieldIndex).toArray();
+    int[] ids = table.isPartial() ? ImageFold.idsOf(table.meta(), columns) : null;
     int[] given = new int[required.length()];
     for (int at = 0; at < given.length; at++) given[at] = placeOf(required.apply(at).name());
     for (BucketChanges one : buckets) {
       found.add(
-          new ChangesPartition.OfBucket(wholeRows.all(), keys.all(), one, columns, key, given, mode));
+          new ChangesPartition.OfBucket(wholeRows.all(), keys.all(), one, columns, ids, key, given, mode));
     }
     return found.toArray(InputPartition[]::new);
   }

@@ -325,10 +325,16 @@ public final class TableStream implements MicroBatchStream, SupportsTriggerAvail
       files.addAll(one.files().subList(from.filesOf(one.version()), last));
     }
     if (table.isKeyed()) {
+      if (files.stream().anyMatch(one -> one.getFile().getSetColumnsCount() > 0)) throw setsColumns();
       PlannedScan newest = new PlannedScan(table, shapes, files, Map.of());
       return ofFiles(shapes, newest.units().stream().map(PlannedScan.Placed::unit).toList());
     }
     return ofFiles(shapes, files.stream().map(one -> (Unit) PlannedScan.written(table, shapes, one, Map.of())).toList());
+  }
+
+  private LakeException setsColumns() {
+    String said = name + ": images set single columns, and a stream of rows would lack the others: set the option readChangeFeed";
+    return LakeException.invalid("PARTIAL_IMAGES", said);
   }
 
   private static InputPartition[] ofFiles(Shapes shapes, List<Unit> units) {

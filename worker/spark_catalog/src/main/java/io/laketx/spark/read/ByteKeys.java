@@ -44,6 +44,11 @@ final class ByteKeys implements KeyTable {
 
   @Override
   public boolean contains(int row) {
+    return find(row) >= 0;
+  }
+
+  /** The number of the row's key, in the order in which they were added; negative: it is not there. */
+  int find(int row) {
     long hash = hash(row);
     int last = places.length - 1;
     boolean isWritten = false;
@@ -52,9 +57,9 @@ final class ByteKeys implements KeyTable {
       if (hashes[entry] != hash) continue;
       if (!isWritten) write(row);
       isWritten = true;
-      if (isEntry(entry)) return true;
+      if (isEntry(entry)) return entry;
     }
-    return false;
+    return -1;
   }
 
   @Override

@@ -20,15 +20,22 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
   private final Shape[] shapes;
   private final Deque<Unit> units;
   private final Deque<Opening> files = new ArrayDeque<>();
-  private ShownFile open;
+  private PartitionReader<ColumnarBatch> open;
 
   public LakeReader(Shape[] shapes, LakePartition partition) {
     this.shapes = shapes;
     units = new ArrayDeque<>(partition.units());
   }
 
-  /** A file that is read next, and what of it is not shown. */
-  private record Opening(FileTask task, Hides hides) {}
+  /** What is read next. */
+  private interface Opening {
+    PartitionReader<ColumnarBatch> open() throws IOException;
+  }
+
+  /** `hides`: what of the file is not shown, or null. */
+  private Opening shown(FileTask file, Hides hides) {
+    return () -> new ShownFile(shapes[file.shape()], file, hides);
+  }
 
   @Override
   public boolean next() throws IOException {
@@ -38,8 +45,7 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
         if (units.isEmpty()) return false;
         unfold(units.poll());
       }
-      Opening file = files.poll();
-      open = new ShownFile(shapes[file.task.shape()], file.task, file.hides);
+      open = files.poll().open();
     }
     return true;
   }
@@ -56,7 +62,8 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
   }
 
   private void unfold(Unit unit) throws IOException {
-    if (unit instanceof FileTask file) files.add(new Opening(file, hidesOf(file)));
+    if (unit instanceof FileTask file) files.add(shown(file, hidesOf(file)));
+    else if (unit instanceof FoldTask bucket) files.add(() -> new FoldedBucket(shapes, bucket));
     else unfoldBucket((BucketTask) unit);
   }
 
@@ -102,7 +109,7 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
       for (FileTask file : some) {
         RoaringBitmap hidden = HiddenRows.shared().find(HiddenRows.nameOf(newer, file.path()));
         if (hidden == null) return null;
-        openings.add(new Opening(file, positions(hidden, shapes[file.shape()])));
+        openings.add(shown(file, positions(hidden, shapes[file.shape()])));
       }
     }
     return openings;
@@ -127,13 +134,13 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
       long rows = readKeys(bucket.newerKeys().get(at), newer, hidden);
       HiddenRows.shared().keep(HiddenRows.nameOf(newerPaths, file.path()), hidden);
       if (hidden.getLongCardinality() == rows) continue;
-      openings.add(new Opening(file, positions(hidden, shapes[file.shape()])));
+      openings.add(shown(file, positions(hidden, shapes[file.shape()])));
     }
     for (FileTask file : bucket.lowest()) {
       Shape shape = shapes[file.shape()];
       String name = HiddenRows.nameOf(newerPaths, file.path());
       Consumer<RoaringBitmap> keep = shape.parquet().isWhole() ? found -> HiddenRows.shared().keep(name, found) : null;
-      openings.add(new Opening(file, Hides.keys(newer, shape.keys(), shape.op(), keep)));
+      openings.add(shown(file, Hides.keys(newer, shape.keys(), shape.op(), keep)));
     }
     return openings;
   }

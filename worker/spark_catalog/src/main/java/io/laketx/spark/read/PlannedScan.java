@@ -175,6 +175,11 @@ public final class PlannedScan {
       return;
     }
     files.sort(Comparator.comparingLong(LiveEntry::getDataVersion).reversed());
+    long rows = files.stream().mapToLong(one -> one.getFile().getRows()).sum();
+    if (files.stream().anyMatch(one -> one.getFile().getSetColumnsCount() > 0)) {
+      add(files.get(0), folded(files, lowest), rows);
+      return;
+    }
     List<FileTask> newer = new ArrayList<>();
     List<FileTask> newerKeys = new ArrayList<>();
     List<FileTask> lowestFiles = new ArrayList<>();
@@ -188,9 +193,21 @@ public final class PlannedScan {
         newerKeys.add(task(one, EnumSet.of(Beside.KEYS_ALONE), null, null, 0));
       }
     }
-    long rows = files.stream().mapToLong(one -> one.getFile().getRows()).sum();
     KeptVectors kept = KeptVectors.of(snapshot, files, lowest);
     add(files.get(0), new BucketTask(newer, newerKeys, lowestFiles, lowestKnown, kept), rows);
+  }
+
+  /** Conditions are left to Spark: they are about rows, and the row that matches may be in no file. */
+  private FoldTask folded(List<LiveEntry> newestFirst, long lowest) {
+    Deque<FileTask> newer = new ArrayDeque<>();
+    List<FileTask> lowestFiles = new ArrayList<>();
+    for (LiveEntry one : newestFirst) {
+      FileTask file = task(one, EnumSet.of(Beside.FOLD), null, null, 0);
+      if (one.getDataVersion() == lowest) lowestFiles.add(file);
+      else newer.addFirst(file);
+    }
+    StructType columns = shapes.required();
+    return new FoldTask(List.copyOf(newer), lowestFiles, columns, ImageFold.idsOf(snapshot.meta(), columns));
   }
 
   // -- one file

@@ -27,13 +27,18 @@ public final class Shapes {
   /** A column that tells of a file's rows, as it was written, which are tombstones. */
   public static final String OP = "_op";
 
+  /** A column that tells which columns images of a file set; NULL: all. */
+  public static final String SET = "_laketx_set";
+
   /** What is read of a file beside the columns that the scan gives. */
   enum Beside {
     POSITION,
     OWN_IDS,
     OP,
     KEYS,
-    KEYS_ALONE
+    KEYS_ALONE,
+    /** Behind the columns that the scan gives: the key's, {@link #OP}, {@link #SET}. All rows are read. */
+    FOLD
   }
 
   private final Snapshot snapshot;
@@ -73,6 +78,10 @@ public final class Shapes {
 
   private record Key(Object layout, Set<Beside> beside, boolean isDelta) {}
 
+  StructType required() {
+    return required;
+  }
+
   public Shape[] all() {
     return made.toArray(Shape[]::new);
   }
@@ -90,7 +99,7 @@ public final class Shapes {
     }
     Layout layout = layouts.of(file);
     return known.computeIfAbsent(
-        new Key(layout.tag(), beside, isDelta && asksFor(OP)),
+        new Key(layout.tag(), beside, isDelta && (asksFor(OP) || beside.contains(Beside.FOLD))),
         key -> {
           made.add(beside.contains(Beside.KEYS_ALONE) ? ofKeys(layout, beside) : make(layout, beside, isDelta));
           return made.size() - 1;
@@ -130,21 +139,20 @@ public final class Shapes {
         || name.equals(MetadataColumns.VERSION)
         || name.equals(MetadataColumns.PARTITION)
         || name.equals(OP)
+        || name.equals(SET)
         || told.contains(name);
   }
 
   private Shape make(Layout layout, Set<Beside> beside, boolean isDelta) {
     Columns columns = new Columns();
-    Source[] sources = new Source[required.length()];
+    boolean folds = beside.contains(Beside.FOLD);
+    Source[] sources = new Source[required.length() + (folds ? keyTypes.length + 2 : 0)];
     Map<String, String> namesInFiles = new HashMap<>();
     int next = 0;
-    for (int at = 0; at < sources.length; at++) {
+    for (int at = 0; at < required.length(); at++) {
       StructField one = required.apply(at);
-      if (one.name().equals(OP)) {
-        sources[at] =
-            isDelta
-                ? new Source(Source.Kind.READ, columns.add(OP, DataTypes.IntegerType), one.dataType())
-                : new Source(Source.Kind.NULL, -1, one.dataType());
+      if (one.name().equals(OP) || one.name().equals(SET)) {
+        sources[at] = ofDelta(columns, one.name(), one.dataType(), isDelta);
         continue;
       }
       if (isBeside(one.name())) {
@@ -160,7 +168,19 @@ public final class Shapes {
         if (mayFilter(one.dataType())) namesInFiles.put(one.name(), found.field().name());
       }
     }
-    return finished(layout, beside, columns, sources, FileFilters.under(namesInFiles, filters));
+    if (!folds) return finished(layout, beside, columns, sources, FileFilters.under(namesInFiles, filters));
+    int behind = required.length();
+    for (int at = 0; at < keyTypes.length; at++) {
+      sources[behind++] = new Source(Source.Kind.READ, columns.add(layout.keys().get(at).field()), keyTypes[at]);
+    }
+    sources[behind++] = ofDelta(columns, OP, DataTypes.IntegerType, isDelta);
+    sources[behind] = ofDelta(columns, SET, DataTypes.BinaryType, isDelta);
+    return finished(layout, beside, columns, sources, new Filter[0]);
+  }
+
+  private static Source ofDelta(Columns columns, String name, DataType type, boolean isDelta) {
+    if (!isDelta) return new Source(Source.Kind.NULL, -1, type);
+    return new Source(Source.Kind.READ, columns.add(name, type), type);
   }
 
   private Shape ofKeys(Layout layout, Set<Beside> beside) {

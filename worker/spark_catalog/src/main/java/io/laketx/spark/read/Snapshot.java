@@ -328,6 +328,11 @@ public final class Snapshot {
     return meta.getPrimaryKeyCount() > 0;
   }
 
+  /** Whether its images may set single columns. */
+  public boolean isPartial() {
+    return isKeyed() && "partial".equals(meta.getPropertiesOrDefault("merge.engine", "whole"));
+  }
+
   /** Ends what keeps the version readable, for readers that keep what they need themselves. */
   public synchronized void letGo() {
     isLooseYet = false;

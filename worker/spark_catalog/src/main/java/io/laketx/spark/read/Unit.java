@@ -3,7 +3,7 @@ package io.laketx.spark.read;
 import java.io.Serializable;
 
 /** What a task reads as a whole: a part of a file, or a bucket. */
-public sealed interface Unit extends Serializable permits FileTask, BucketTask {
+public sealed interface Unit extends Serializable permits FileTask, BucketTask, FoldTask {
   long bytes();
 
   long shownMin();

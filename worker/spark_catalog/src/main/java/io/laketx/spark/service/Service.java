@@ -49,7 +49,7 @@ public final class Service {
   /** What its readers know that earlier releases don't. */
   private static final Metadata.Key<String> FEATURES =
       Metadata.Key.of("x-laketx-features", Metadata.ASCII_STRING_MARSHALLER);
-  private static final String READ = "inlined_rows,version_conditions,forks";
+  private static final String READ = "inlined_rows,version_conditions,forks,partial_images";
   /** What its writers say when they begin. */
   public static final List<String> WRITTEN = List.of("column_defaults", "forks", "delete_sets", "row_ids");
   private static final Metadata.Key<String> AUTHORIZATION =
