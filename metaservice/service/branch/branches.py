@@ -201,7 +201,7 @@ class Branches:
         state = self._state
         on_it = {table.meta.table_id for table in tables_on(state, branch)}
         is_used = any(not on_it.isdisjoint(txn.tables) for txn in state.open.values())
-        return not is_used and not any(child.parent == branch.name for child in state.branches.values())
+        return not is_used and not any(state.branches.children(branch.name))
 
     def clone(self, clone_id: str, table_id: str, version: int | None, name: str) -> TableView:
         """A table that begins as another one is at a version; the same request again gets the same answer."""
@@ -228,9 +228,9 @@ class Branches:
 
 
 def tables_on(state: State, branch: Branch) -> list[TableState]:
-    """The forks of a branch, and the tables that were made on it."""
-    ending = f"@{branch.name}".lower()
-    return [table for table in list(state.tables.values()) if table.meta.name.lower().endswith(ending)]
+    """The forks of a branch, and the tables that were made on it. Any thread."""
+    ids = filter(None, map(state.names.get, state.names.on(branch.name)))
+    return [table for table in map(state.tables.get, ids) if table is not None]
 
 
 def put_branch(state: State, branch: Branch) -> None:
@@ -264,6 +264,5 @@ def note_event(
 
 
 def check_childless(state: State, branch: Branch) -> None:
-    for child in state.branches.values():
-        if child.parent == branch.name:
-            raise MetaError(ErrorKind.BLOCKED, "BRANCH_HAS_CHILDREN", branch=branch.name, child=child.name)
+    for child in state.branches.children(branch.name):
+        raise MetaError(ErrorKind.BLOCKED, "BRANCH_HAS_CHILDREN", branch=branch.name, child=child)

@@ -144,9 +144,13 @@ class NameBook(Generic[Thing]):
         if not self._is_stale:
             return
         self._is_stale = False
+        if not self._lines:
+            return
         instants: dict[bytes, list[int]] = {}
-        for child in sorted(self._branches.values(), key=lambda child: child.time_us):
+        for child in self._branches.values():
             instants.setdefault(_line(self._parent(child)), []).append(child.time_us)
+        for left_us in instants.values():
+            left_us.sort()
         for line, names in list(self._lines.items()):
             for name, meanings in list(names.items()):
                 kept = [

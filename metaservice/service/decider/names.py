@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeVar
+
+from metaservice.core.table.branches import Branch, branch_of
 
 Thing = TypeVar("Thing")
 
@@ -44,3 +47,52 @@ class AnyCase(dict[str, Thing]):
     def find(self, name: str) -> Thing | None:
         written = self.as_written(name)
         return None if written is None else self.get(written)
+
+
+class TableNames(AnyCase[str]):
+    """The ids of tables by name, and the names that are on each branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._on: dict[str, dict[str, None]] = {}
+
+    def __setitem__(self, name: str, table_id: str) -> None:
+        super().__setitem__(name, table_id)
+        if branch := branch_of(name).lower():
+            self._on.setdefault(branch, {})[name] = None
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        if branch := branch_of(name).lower():
+            del self._on[branch][name]
+            if not self._on[branch]:
+                del self._on[branch]
+
+    def on(self, branch: str) -> list[str]:
+        """The names on a branch, in any case. Any thread."""
+        return list(self._on.get(branch.lower(), ()))
+
+
+class BranchNames(AnyCase[Branch]):
+    """Branches by name, and those that have left another branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: dict[str, dict[str, None]] = {}
+
+    def __setitem__(self, name: str, branch: Branch) -> None:
+        super().__setitem__(name, branch)
+        if branch.parent:
+            self._left.setdefault(branch.parent, {})[name] = None
+
+    def __delitem__(self, name: str) -> None:
+        parent = self[name].parent
+        super().__delitem__(name)
+        if parent:
+            del self._left[parent][name]
+            if not self._left[parent]:
+                del self._left[parent]
+
+    def children(self, branch: str) -> Iterator[str]:
+        """The branches that have left a branch, the oldest first."""
+        return iter(self._left.get(branch, ()))

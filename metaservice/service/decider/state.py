@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.table.branches import Branch, branch_of
+from metaservice.core.table.branches import branch_of
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Live
@@ -21,7 +21,7 @@ from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.books import AccessBook, BranchEventBook, MarkBook, PinBook
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.name_book import NAMESPACES, VIEWS, NameBook
-from metaservice.service.decider.names import AnyCase
+from metaservice.service.decider.names import AnyCase, BranchNames, TableNames
 from metaservice.service.decider.periodic_book import PeriodicBook
 from metaservice.service.decider.snapshots import (
     StoreSnapshots,
@@ -64,14 +64,14 @@ class State:
         self.store = store
         self.forks: dict[bytes, Fork] = {}
         self.records = ForkedRecords(store, self.forks)  # of tables: what forks have of others, too
-        self.branches: AnyCase[Branch] = AnyCase()
+        self.branches = BranchNames()
         self.format = formats.FIRST
         self._format_max = format_max
         self.batch = Batch()
         self.dirty = False
         self.tables: dict[str, TableState] = {}
         self.views = Views()
-        self.names: AnyCase[str] = AnyCase()
+        self.names = TableNames()
         self.namespaces: AnyCase[Namespace] = AnyCase()
         self.queries: AnyCase[View] = AnyCase()  # what people call views
         self.named_views = NameBook(VIEWS, self.queries, self.branches)
