@@ -14,15 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import Final, TypeVar
 
 from metaservice.core.table.model import Entry
 from metaservice.store import keys
 from metaservice.store.port import Readable, StoreCursor, prefix_end
 from metaservice.store.records.branches import Fork, decode_fork
-from metaservice.store.records.plans import decode_stored
+from metaservice.store.records.plans import StoredEntry, decode_stored
 from metaservice.store.records.tables import decode_live, encode_live
 
+Value = TypeVar("Value")
 Record = tuple[bytes, bytes]  # a key and its value
 
 PREFIX_BYTES: Final = 17  # of a table's records: the family and the table's id
@@ -85,6 +86,21 @@ class ForkedCursor:
         if fork is None:
             return self._own.scan(start, end)
         return _overlaid(self._own.scan(start, end), self._inherited(fork, start, end))
+
+    def scan_entries(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, StoredEntry]]:
+        """A scan of live entries that parses each of them once."""
+        own = ((key, decode_stored(raw)) for key, raw in self._own.scan(start, end))
+        fork = self._forked(start, end)
+        return own if fork is None else _overlaid(own, self._inherited_parsed(fork, start, end))
+
+    def entries_until(self, version: int, start: bytes, end: bytes) -> Iterator[StoredEntry]:
+        """The entries of such a scan that came with a version or before it."""
+        if self._forked(start, end) is None:
+            yield from live_entries(self._own, start, end, version)
+            return
+        for _, entry in self.scan_entries(start, end):
+            if entry.added <= version:
+                yield entry
 
     def scan_back(self, start: bytes, end: bytes) -> Iterator[Record]:
         fork = self._forked(start, end)
@@ -149,20 +165,44 @@ class ForkedCursor:
         return self._own.get(keys.mask_of_live(key)) is not None
 
     def _inherited_entries(self, fork: Fork, start: bytes, end: bytes) -> Iterator[Record]:
+        records = self.scan(_moved(start, fork.base), _end_of_base(fork, start, end))
+        if self._has_moved(fork):
+            records = (record for record in records if decode_stored(record[1]).added <= fork.version)
+            records = _overlaid(self._taken_out_since(fork, start, end), records)
+        return self._unmasked(fork, start, end, records)
+
+    def _inherited_parsed(self, fork: Fork, start: bytes, end: bytes) -> Iterator[tuple[bytes, StoredEntry]]:
+        records = self._parsed_until(fork.version, _moved(start, fork.base), _end_of_base(fork, start, end))
+        if self._has_moved(fork):
+            taken_out = ((key, decode_stored(raw)) for key, raw in self._taken_out_since(fork, start, end))
+            records = _overlaid(taken_out, records)
+        return self._unmasked(fork, start, end, records)
+
+    def _parsed_until(self, version: int, start: bytes, end: bytes) -> Iterator[tuple[bytes, StoredEntry]]:
+        """The entries of a range that came with a version or before it."""
+        if self._forked(start, end) is None:
+            for key, raw in self._own.scan(start, end):
+                entry = decode_stored(raw)
+                if entry.added <= version:
+                    yield key, entry
+        else:
+            yield from (record for record in self.scan_entries(start, end) if record[1].added <= version)
+
+    def _unmasked(
+        self, fork: Fork, start: bytes, end: bytes, records: Iterator[tuple[bytes, Value]]
+    ) -> Iterator[tuple[bytes, Value]]:
+        """The base's records that the fork has not taken out, as its own."""
         masks = self._own.scan(keys.mask_of_live(start), keys.mask_of_live(end))
         masked = next(masks, None)
-        low, high = _moved(start, fork.base), _end_of_base(fork, start, end)
-        records = self.scan(low, high)
-        if self._has_moved(fork):
-            still = (record for record in records if decode_stored(record[1]).added <= fork.version)
-            records = _overlaid(still, iter(self._taken_out_since(fork, low, high)))
         head = start[:1] + fork.raw_id
-        for key, raw in records:
+        for key, value in records:
             own = head + key[PREFIX_BYTES:]
-            while masked is not None and masked[0][1:] < own[1:]:
-                masked = next(masks, None)
-            if masked is None or masked[0][1:] != own[1:]:
-                yield own, raw
+            if masked is not None:
+                while masked is not None and masked[0][1:] < own[1:]:
+                    masked = next(masks, None)
+                if masked is not None and masked[0][1:] == own[1:]:
+                    continue
+            yield own, value
 
     def _has_moved(self, fork: Fork) -> bool:
         """Whether the base's newest commit is another one than the fork's base version."""
@@ -170,8 +210,11 @@ class ForkedCursor:
         newest = next(iter(self.scan_back(commits, prefix_end(commits))), None)
         return newest is None or newest[0] != keys.commit_key(fork.base, fork.version)
 
-    def _taken_out_since(self, fork: Fork, low: bytes, high: bytes) -> Sequence[Record]:
+    def _taken_out_since(self, fork: Fork, start: bytes, end: bytes) -> Iterator[Record]:
         """What the base has taken out of a range since the fork began, as it was while it was live, in order."""
+        return iter(self._taken_out(fork, _moved(start, fork.base), _end_of_base(fork, start, end)))
+
+    def _taken_out(self, fork: Fork, low: bytes, high: bytes) -> Sequence[Record]:
         past = keys.past_from(fork.base, fork.version + 1), prefix_end(keys.past_prefix(fork.base))
         last = next(iter(self.scan_back(*past)), None)
         if last is None:
@@ -208,7 +251,7 @@ class ForkedCursor:
         raw = self.get(key)
         if raw is not None and decode_stored(raw).added <= fork.version:
             return raw
-        return next((raw for _, raw in self._taken_out_since(fork, key, key + b"\x00")), None)
+        return next((raw for _, raw in self._taken_out(fork, key, key + b"\x00")), None)
 
 
 def _has(fork: Fork, family: bytes, key: bytes) -> bool:
@@ -233,14 +276,28 @@ def _end_of_base(fork: Fork, start: bytes, end: bytes) -> bytes:
     return _moved(end, fork.base) if end.startswith(prefix) else prefix_end(start[:1] + fork.base)
 
 
-def _overlaid(over: Iterator[Record], below: Iterator[Record]) -> Iterator[Record]:
-    """Both in the order of their keys; of a key that both have, the first."""
+def _overlaid(
+    over: Iterator[tuple[bytes, Value]], below: Iterator[tuple[bytes, Value]]
+) -> Iterator[tuple[bytes, Value]]:
+    """Both in the order of their keys; of a key that both have, the first. Quick while there is nothing to lay over."""
     top = next(over, None)
+    if top is None:
+        yield from below
+        return
+    next_key = top[0]
     for record in below:
+        if record[0] < next_key:
+            yield record
+            continue
         while top is not None and top[0] < record[0]:
             yield top
             top = next(over, None)
-        if top is None or top[0] != record[0]:
+        if top is None:
+            yield record
+            yield from below
+            return
+        next_key = top[0]
+        if next_key != record[0]:
             yield record
     while top is not None:
         yield top
@@ -251,3 +308,14 @@ def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:
     """The first record of each key: the fork's own comes before that of its base."""
     for _, same in groupby(records, key=itemgetter(0)):
         yield next(same)
+
+
+def live_entries(cursor: StoreCursor, start: bytes, end: bytes, version: int) -> Iterator[StoredEntry]:
+    """The live entries of a range, those that came with a version or before it."""
+    if isinstance(cursor, ForkedCursor):
+        yield from cursor.entries_until(version, start, end)
+        return
+    for _, raw in cursor.scan(start, end):
+        entry = decode_stored(raw)
+        if entry.added <= version:
+            yield entry

@@ -22,6 +22,7 @@ from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import added_by
 from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Part, Seen, SeenPartition, StatsMemory
 from metaservice.store import keys
+from metaservice.store.forks import live_entries
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.plans import StoredEntry, decode_few_added, decode_stored, inlined_content, removed_of
 
@@ -102,10 +103,7 @@ class Scan:
             yield from self._explained()
         elif self._is_whole():
             prefix = keys.live_prefix(self._raw_id)
-            for _, raw in self._cursor.scan(prefix, prefix_end(prefix)):
-                entry = decode_stored(raw)
-                if entry.added <= wanted.version:
-                    yield entry
+            yield from live_entries(self._cursor, prefix, prefix_end(prefix), wanted.version)
         else:
             prefixes = self._prefixes()
             self._is_narrow = len(prefixes) <= NARROW_PARTITIONS_MAX and all(p.endswith("\x00") for p in prefixes)

@@ -38,8 +38,36 @@ BUGS: Final = (
     Bug(
         "a fork forgets entries that its parent took out after the branch began",
         "metaservice/store/forks.py",
-        (("_overlaid(still, iter(self._taken_out_since(fork, low, high)))", "still"),),
+        (("_overlaid(self._taken_out_since(fork, start, end), records)", "records"),),
         HISTORIES,
+    ),
+    Bug(
+        "a plan of a fork has entries that its parent added after the branch began",
+        "metaservice/store/forks.py",
+        (
+            (
+                "entry.added <= version:\n                    yield key",
+                "entry.added <= version + 1:\n                    yield key",
+            ),
+        ),
+        HISTORIES,
+    ),
+    Bug(
+        "a plan of a fork lacks entries that its parent took out after the branch began",
+        "metaservice/store/forks.py",
+        (("_overlaid(taken_out, records)", "records"),),
+        HISTORIES,
+    ),
+    Bug(
+        "what was dropped on a branch counts as a table of it",
+        SERVICE + "decider/names.py",
+        (
+            (
+                "            del self._on[branch][name]\n            if not self._on[branch]:",
+                "            if not self._on[branch]:",
+            ),
+        ),
+        ("tests/unit/test_name_index.py",),
     ),
     Bug(
         "a fork takes a parent that has moved for one that has not",
