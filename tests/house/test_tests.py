@@ -1,8 +1,11 @@
 """Tests say something: each can fail, and one that is left out says why."""
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
 
 import pytest
 
@@ -10,6 +13,11 @@ from tests.house.tree import list_files, name_of
 
 TESTS = [path for path in list_files(".py") if name_of(path).startswith("tests/")]
 VERIFIES = re.compile(r"raises|warns|assert|check|expect|verify|run_state_machine")
+ELSEWHERE = {  # of a release before, and a name that explains itself
+    ("tests/upgrade/releases.py", "worker.commands", "COMMANDS"),
+    ("tests/unit/test_import_names.py", "worker", "connect"),
+}
+OURS = ("laketx", "metaservice", "worker", "protos")
 LEAVES_OUT = {"skip", "skipif", "xfail", "importorskip"}
 
 
@@ -35,6 +43,19 @@ def test_no_test_module_imports_another(trees: dict[str, ast.Module]) -> None:
         if isinstance(node, ast.ImportFrom) and node.module is not None
     ]
     assert [(name, module) for name, module in modules if ".test_" in module] == [], "helpers have a module"
+
+
+def test_programs_in_texts_import_what_is_there(trees: dict[str, ast.Module]) -> None:
+    """Most of them run in long tests alone."""
+    imports = {
+        (name, module, what)
+        for name, tree in trees.items()
+        if not name.startswith("tests/house/")
+        for program in list_programs(tree)
+        for module, what in list_imports(program)
+    }
+    assert len(imports) > 20
+    assert [each for each in sorted(imports - ELSEWHERE) if not is_there(*each[1:])] == []
 
 
 @pytest.mark.parametrize(
@@ -78,6 +99,27 @@ def list_unfailing(tree: ast.AST) -> Iterator[str]:
             calls = (ast.unparse(each.func) for each in inside if isinstance(each, ast.Call))
             if not any(VERIFIES.search(call) for call in calls):
                 yield f"line {node.lineno}: {node.name}"
+
+
+def list_programs(tree: ast.AST) -> Iterator[ast.Module]:
+    """Texts that are Python and import something."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "import " in node.value:
+            with suppress(SyntaxError):
+                yield ast.parse(node.value.strip("\n"))
+
+
+def list_imports(program: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(program):
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith(OURS):
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def is_there(module: str, name: str) -> bool:
+    try:
+        return hasattr(importlib.import_module(module), name) or find_spec(f"{module}.{name}") is not None
+    except ImportError:
+        return False
 
 
 def list_unexplained(tree: ast.AST) -> Iterator[str]:

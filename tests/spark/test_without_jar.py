@@ -11,8 +11,8 @@ from tests.house.tree import ROOT
 
 BEGIN = """
 import os, sys
-from worker.base import spark_jar
-spark_jar.BUILT, spark_jar.PACKAGE = spark_jar.Path("nowhere"), "no_such_package_here"  # as if it weren't installed
+from worker.spark import catalog_jar
+catalog_jar.BUILT, catalog_jar.PACKAGE = catalog_jar.Path("nowhere"), "no_such_package_here"  # as if there were none
 import laketx
 
 def show(*calls):
@@ -27,8 +27,9 @@ with laketx.connect(sys.argv[1]) as lake:
     table = lake.create_table("t", "id bigint")
     table.append([{"id": 1}])
     print(table.to_arrow().num_rows)
-    show(
-        table.read, lambda: table.changes(since=0), lambda: table.export(sys.argv[1] + "-out"), lake.as_catalog,
+    show(  # the first one starts Spark
+        lambda: table.update({"id": "abs(id)"}, where="id % 2 = 1"), table.read,
+        lambda: table.changes(since=0), lambda: table.export(sys.argv[1] + "-out"), lake.as_catalog,
         lambda: lake.spark.sql("SELECT * FROM lake.t"),
     )
 """
@@ -56,7 +57,7 @@ def lines_of(story: str, folder: Path) -> list[str]:
 def test_a_classic_session_without_the_jar_says_what_is_missing(tmp_path: Path) -> None:
     rows, *refused, sql = lines_of(CLASSIC, tmp_path / "lake")
     assert rows == "1"
-    assert len(refused) == 4
+    assert len(refused) == 5
     assert all("JAR_MISSING" in line for line in refused), refused
     assert "which is in the jar of LakeTX (pip install laketx-spark-4.3" in sql
 

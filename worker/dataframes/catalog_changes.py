@@ -64,9 +64,10 @@ def plan_delete(table: TableView, where: Condition) -> CatalogWrite:
 
 
 def plan_update(table: TableView, settings: Settings, where: Condition | None) -> CatalogWrite:
+    empty = table.empty()  # starts Spark, without which there are no Columns
     values = checked_settings(table.meta, settings)
     check_condition(table, where)
-    check_values(table.meta, table.empty(), values)
+    check_values(table.meta, empty, values)
     if isinstance(where, Column) or any(isinstance(one, Column) for one in settings.values()):
         named = {quoted(name): value for name, value in values.items()}
         return _of_one_row(table, UPDATE, where, lambda matched: matched.update(named))
