@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.changes.change_rows import ChangeRows
@@ -23,7 +25,9 @@ from worker.views.engine import Engine, run_with
 from worker.views.operators import quoted
 
 WHOLE: Final = float("inf")
-KEYS_MAX: Final = 1_000  # of more, a relation is read as a whole
+KEYS_MAX: Final = 1_000_000  # of more, a relation is read as a whole
+KEYS_PLANNED_MAX: Final = 1_000  # of more, every file is read, and its rows are chosen afterwards
+CHOSEN_AT_ONCE: Final = 200_000  # rows: to choose by many keys begins with a table of them
 EXACT: Final = frozenset({"string", "date", "boolean", *INTEGERS})
 
 
@@ -51,7 +55,7 @@ class SourceTables:
 
     def changed_rows(self) -> int:
         """Return how many rows came and went, in the columns that the query uses."""
-        tables = [self._relation(name, CHANGES, None, {}) for name in self.changed]
+        tables = [self._relation(name, CHANGES, None) for name in self.changed]
         return sum(int(np.abs(rows.column(N).to_numpy()).sum()) for rows in tables)
 
     def schema(self, name: str, version: int) -> pa.Schema:
@@ -87,53 +91,76 @@ class SourceTables:
         restrictions: Mapping[tuple[str, str], Restriction] | None = None,
         given: Mapping[str, pa.Table] | None = None,
     ) -> dict[str, pa.Table]:
-        """Return the relations that the text of a plan reads, but for those that are given."""
-        return {
-            f"{name}@{side}": self._relation(name, side, (restrictions or {}).get((name, side)), given or {})
-            for name, side in relations_of(text, self._sources)
-        }
+        """Return the relations that the text of a plan reads, but for those that are given.
 
-    def _relation(
-        self, name: str, side: str, restriction: Restriction | None, given: Mapping[str, pa.Table]
-    ) -> pa.Table:
+        Where the rows of the same few keys are needed at both versions, those before are the ones after without the
+        changes.
+        """
+        wanted, restricted = set(relations_of(text, self._sources)), restrictions or {}
+        keys: dict[str, pa.Array] = {}
+        found: dict[str, pa.Table] = {}
+        for name, side in sorted(wanted, key=lambda place: (place[1] == FROM, place)):
+            restriction = restricted.get((name, side)) if side in {FROM, TO} else None
+            if restriction is not None and restriction.keys not in keys:
+                relations = {**self.relations(restriction.keys, given=given), **(given or {})}
+                keys[restriction.keys] = run_with(relations, restriction.keys).column("k").unique()
+            chosen = None if restriction is None else self._chosen(name, side, restriction, keys[restriction.keys])
+            same = side == FROM and (name, TO) in wanted and restriction == restricted.get((name, TO))
+            if chosen is not None and same and self._is_exact(name):
+                found[f"{name}@{side}"] = self._before_changes(name, found[f"{name}@{TO}"], chosen)
+            else:
+                found[f"{name}@{side}"] = self._relation(name, side, chosen)
+        return found
+
+    def _relation(self, name: str, side: str, chosen: _Chosen | None) -> pa.Table:
         if side == NONE:
             return self.schema(name, self._after[name]).empty_table()
         if side == CHANGES:
             if name not in self._changes_read:
                 self._changes_read[name] = self._changes(name)
             return self._changes_read[name]
-        version = {FROM: self._before, TO: self._after}[side][name]
-        if restriction is None:
-            return self._rows(name, version, None)
-        return self._rows(name, version, self._condition(name, version, restriction, given))
+        return self._rows(name, self._version(name, side), chosen)
 
-    def _condition(
-        self, name: str, version: int, restriction: Restriction, given: Mapping[str, pa.Table]
-    ) -> common_pb2.Predicate | None:
-        """The condition that a column has one of the keys; None if they are too many, or of a type that isn't exact."""
-        column = self._stored_names(name, version)[restriction.column]
-        kind = next(each.type for each in self._meta(name, version).columns if each.name == column)
-        if kind not in EXACT:
-            return None
-        relations = {**self.relations(restriction.keys, given=given), **given}
-        distinct = run_with(relations, restriction.keys).column("k").unique()
-        if len(distinct) > KEYS_MAX or distinct.type != self.schema(name, version).field(restriction.column).type:
-            return None
-        keys = distinct.to_pylist()
-        values = [wire_value(key, kind) for key in keys if key is not None]
-        parts = [common_pb2.Predicate(in_list=common_pb2.InList(column=column, values=values))] if values else []
-        if None in keys:
-            parts.append(common_pb2.Predicate(is_null=common_pb2.IsNull(column=column)))
-        if not parts:
-            return common_pb2.Predicate(literal=False)
-        return parts[0] if len(parts) == 1 else common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
+    def _version(self, name: str, side: str) -> int:
+        return {FROM: self._before, TO: self._after}[side][name]
 
-    def _rows(self, name: str, version: int, where: common_pb2.Predicate | None) -> pa.Table:
+    def _chosen(self, name: str, side: str, restriction: Restriction, keys: pa.Array) -> _Chosen | None:
+        """The rows whose column has one of the keys; None if these are too many, or of a type that isn't exact."""
+        version, column = self._version(name, side), restriction.column
+        stored = self._stored_names(name, version)[column]
+        kind = next(each.type for each in self._meta(name, version).columns if each.name == stored)
+        has_type = kind in EXACT and keys.type == self.schema(name, version).field(column).type
+        return _Chosen(column, stored, kind, keys) if has_type and len(keys) <= KEYS_MAX else None
+
+    def _is_exact(self, name: str) -> bool:
+        """Whether equal values of the columns that the query uses are the same at both versions: 0.0 equals -0.0."""
+        stored = set(self._stored_names(name, self._after[name]).values())
+        kinds = {each.type for each in self._meta(name, self._after[name]).columns if each.name in stored}
+        return kinds <= EXACT and self.schema(name, self._before[name]).equals(self.schema(name, self._after[name]))
+
+    def _before_changes(self, name: str, after: pa.Table, chosen: _Chosen) -> pa.Table:
+        """The chosen rows at `before`, from those at `after`."""
+        names = ", ".join(map(quoted, after.column_names))
+        same = f"changes.{quoted(chosen.column)} IS NOT DISTINCT FROM keys.k"
+        text = (
+            f"WITH few AS (SELECT changes.* FROM changes SEMI JOIN keys ON {same}) "
+            f"(SELECT {names} FROM after EXCEPT ALL "
+            f"SELECT {names} FROM (SELECT {names}, unnest(range({N})) FROM few WHERE {N} > 0)) "
+            f"UNION ALL SELECT {names} FROM (SELECT {names}, unnest(range(-{N})) FROM few WHERE {N} < 0)"
+        )
+        changes, keys = self._relation(name, CHANGES, None), pa.table({"k": chosen.keys})
+        return run_with({"changes": changes, "keys": keys, "after": after}, text).cast(after.schema)
+
+    def _rows(self, name: str, version: int, chosen: _Chosen | None) -> pa.Table:
         then = TableView(self._lake, self._meta(name, version))
         stored = self._stored_names(name, version)
         reader = VersionRows(then, version)
-        parts = reader.tables(_distinct(stored.values()), where, WHOLE)
-        rows = self._counted(pa.concat_tables([reader.empty(_distinct(stored.values())), *parts]))
+        planned = chosen is not None and len(chosen.keys) <= KEYS_PLANNED_MAX
+        parts = reader.tables(_distinct(stored.values()), chosen.condition() if chosen and planned else None, WHOLE)
+        if chosen is not None and not planned:
+            parts = chosen.among(map(self._counted, parts))
+        rows = pa.concat_tables([reader.empty(_distinct(stored.values())), *parts])
+        rows = rows if chosen is not None and not planned else self._counted(rows)
         return rows.select(list(stored.values())).rename_columns(list(stored))
 
     def _changes(self, name: str) -> pa.Table:
@@ -182,6 +209,42 @@ class SourceTables:
                     "last version; drop it and create it without the column",
                 )
         return {column: names[column_id] for column, column_id in source.columns.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The rows of a relation whose column has one of some keys."""
+
+    column: str  # of the query
+    stored: str  # its name in the table
+    kind: str
+    keys: pa.Array
+
+    def condition(self) -> common_pb2.Predicate:
+        """The same for plans."""
+        keys = self.keys.to_pylist()
+        values = [wire_value(key, self.kind) for key in keys if key is not None]
+        parts = [common_pb2.Predicate(in_list=common_pb2.InList(column=self.stored, values=values))] if values else []
+        if None in keys:
+            parts.append(common_pb2.Predicate(is_null=common_pb2.IsNull(column=self.stored)))
+        if not parts:
+            return common_pb2.Predicate(literal=False)
+        return parts[0] if len(parts) == 1 else common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
+
+    def among(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """These rows among others."""
+        waiting: list[pa.Table] = []
+        for part in parts:
+            waiting.append(part)
+            if sum(map(len, waiting)) >= CHOSEN_AT_ONCE:
+                yield self._of(waiting)
+                waiting = []
+        if waiting:
+            yield self._of(waiting)
+
+    def _of(self, parts: Sequence[pa.Table]) -> pa.Table:
+        rows = pa.concat_tables(parts)
+        return rows.filter(pc.is_in(rows.column(self.stored), value_set=self.keys))
 
 
 def null_counts(table: TableView, version: int) -> dict[int, int]:

@@ -7,6 +7,7 @@ from typing import Final
 from tests.plant.bug import Bug
 
 DELTAS = ("tests/views/test_deltas.py",)
+SOURCES = ("tests/views/test_sources.py",)
 REFRESHES = "tests/views/test_refreshes.py"
 HISTORIES = (REFRESHES, "-k", "test_views_are_their_queries_over_random_histories")
 QUERIES = ("tests/views/test_queries.py",)
@@ -84,6 +85,18 @@ BUGS: Final = (
             ),
         ),
         WINDOWS,
+    ),
+    Bug(
+        "rows before the changes that are equal count once",
+        "worker/views/sources.py",
+        (("FROM after EXCEPT ALL ", "FROM after EXCEPT "),),
+        SOURCES,
+    ),
+    Bug(
+        "the last files are not searched for the keys",
+        "worker/views/sources.py",
+        (("        if waiting:\n            yield self._of(waiting)\n", ""),),
+        SOURCES,
     ),
     Bug(
         "equal rows are numbered in any order",

@@ -80,6 +80,7 @@ class VersionRows:
         self._planned = planned
         self._written = WrittenSchemas(table)
         self._is_partial = is_partial(table.meta)
+        self._last_expression: tuple[Predicate, Any] | None = None
         self._stored = arrow_schema(table.meta, with_op=True, with_row_id=True, with_set=self._is_partial)
         self.schema = shown_schema(table)
 
@@ -288,7 +289,7 @@ class VersionRows:
             return
         asked = list(columns_in(where))
         first = {*asked, *([OP] if one.has_tombstones else []), *([ROW_ID] if one.file.hidden else [])}
-        condition = expression(where, wanted)
+        condition = self._expression(where)
 
         def chosen(rows: pa.Table, at: int) -> Numbers:
             return _chosen(rows.select(asked), _hidden_flags(one, rows, at), condition)
@@ -302,16 +303,25 @@ class VersionRows:
         parts = [part for part in conjuncts(where) if self._has_bounds(part)]
         if not parts:
             return None
-        condition = expression(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=parts)), self._stored)
-        from pyarrow import dataset  # noqa: PLC0415 - it loads pandas
 
         def may_match(stream: Any, opened: Any) -> list[int]:
             if opened.num_row_groups == 1:  # its bounds are the file's, which the service knows
                 return [0]
+            from pyarrow import dataset  # noqa: PLC0415 - it loads pandas
+
+            bounded = common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=parts))
+            condition = expression(bounded, self._stored)
             fragment = dataset.ParquetFileFormat().make_fragment(stream)
             return [group.id for group in fragment.subset(condition, schema=self.schema).row_groups]
 
         return may_match
+
+    def _expression(self, where: Predicate) -> Any:
+        """The condition as pyarrow's; made once for all files, because a list of keys takes long."""
+        last = self._last_expression
+        if last is None or last[0] is not where:
+            self._last_expression = last = where, expression(where, self._stored)
+        return last[1]
 
     def _has_bounds(self, part: Predicate) -> bool:
         kinds = [self._stored.field(name).type for name in columns_in(part)]
