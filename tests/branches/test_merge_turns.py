@@ -117,6 +117,7 @@ def shown(answer: object) -> list[object]:
     if isinstance(answer, MetaError):
         return [answer.reason]
     assert isinstance(answer, Merged)
+    assert {commit.time_us for part in answer.tables for commit, _ in part.commits} <= {answer.time_us}
     told: list[object] = [answer.is_done, answer.time_us]
     for part in answer.tables:
         lost = part.refusal.reason if part.refusal is not None else ""

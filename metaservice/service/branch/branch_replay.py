@@ -124,10 +124,10 @@ class BranchReplay:
         state = self._state
         self._check_closed(branch, tables)
         state.flush()
-        forks = {table.raw_id: table for table in tables if table.fork is not None and table.head > table.fork.version}
+        forks = [table for table in tables if table.fork is not None and table.head > table.fork.version]
         turns.go_on(
             state,
-            {raw_id: table for raw_id, table in forks.items() if self.parent_of(table.fork) is not None},
+            [table for table in forks if self.parent_of(table.fork) is not None],
             lambda table: self._turns_of(branch, table, txn),
         )
         pairs = [(table, self.parent_of(table.fork)) for table in tables]
@@ -242,13 +242,22 @@ class BranchReplay:
         return merged
 
     def succeed(self, fork: Fork, part: Replayed | None, successor: bytes) -> None:
-        """Notes of a fork which table has its commits now."""
-        left_out = () if part is None else part.left_out
-        given = replace(fork, is_merged=True, left_out=left_out)
+        """Notes of a fork, which goes, what table has its commits now."""
+        left_out, versions = () if part is None else part.left_out, fork.successor_versions
         if part is not None and part.commits:
             versions = part.commits[0][0].version, part.commits[-1][0].version
-            given = replace(given, successor=successor, successor_versions=versions)
-        self._state.put_fork(given)
+        else:
+            successor = fork.successor
+        self._state.put_fork(
+            replace(
+                fork,
+                is_dropped=True,
+                is_merged=True,
+                left_out=left_out,
+                successor=successor,
+                successor_versions=versions,
+            )
+        )
 
     def end(self, txn: Txn, commits: Sequence[TableCommit], named: Sequence[BranchedName], time_us: int) -> None:
         """Ends the transaction with what was written."""

@@ -7,7 +7,7 @@ That one takes the results that are still valid, judges the other tables anew, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,26 +38,58 @@ class MergeTurns:
 
     tables: dict[bytes, TableTurns] = field(default_factory=dict)
     tries: Counter[bytes] = field(default_factory=Counter)
+    _waiting: list[TableState] = field(default_factory=list)
+    _begin: Callable[[TableState], TableTurns] | None = None
 
-    def go_on(self, state: State, forks: Mapping[bytes, TableState], begin: Callable[[TableState], TableTurns]) -> None:
+    def resume(self, state: State) -> None:
+        """Goes on with the tables that the last turn left. Raises ContinueNextGroup if that is enough for a turn.
+
+        So most turns look at some tables alone; the one that has none left looks at all.
+        """
+        if self._begin is not None and self._waiting:
+            state.flush()
+            self._judge(state, self._begin)
+
+    def go_on(self, state: State, forks: Iterable[TableState], begin: Callable[[TableState], TableTurns]) -> None:
         """Judges as much as a turn allows. Raises ContinueNextGroup if it is not all, and the last turn is not yet."""
+        self._begin, self._waiting = begin, [table for table in forks if not self._is_judged(state, table)]
+        self._waiting.reverse()
+        self._judge(state, begin)
+
+    def _is_judged(self, state: State, table: TableState) -> bool:
+        judged = self.tables.get(table.raw_id)
+        return judged is not None and judged.is_done and judged.heads == heads_of(state, table)
+
+    def _judge(self, state: State, begin: Callable[[TableState], TableTurns]) -> None:
+        """Judges those that wait, the last first."""
         left = turn = max(min(limits.MERGE_TURN, state.judging_left), limits.JUDGE_TURN_MIN)
         try:
-            for raw_id, table in forks.items():
-                judged, heads = self.tables.get(raw_id), heads_of(state, table)
-                if judged is None or judged.heads != heads:
-                    if self.tries[raw_id] == TRIES:
-                        continue
-                    self.tries[raw_id] += 1
-                    judged = self.tables[raw_id] = begin(table)
-                while not judged.is_done:
+            while self._waiting:
+                judged = self._at_its_heads(state, self._waiting[-1], begin)
+                while judged is not None and not judged.is_done:
                     if left <= 0:
                         raise ContinueNextGroup
                     cost = next(judged.steps, None)
                     judged.is_done = cost is None
                     left -= cost or 0
+                self._waiting.pop()
         finally:
             state.judging_left -= turn - left
+
+    def _at_its_heads(
+        self, state: State, table: TableState, begin: Callable[[TableState], TableTurns]
+    ) -> TableTurns | None:
+        """How far a table is judged as it is; None: it is gone, or the last turn has to judge it."""
+        raw_id, heads = table.raw_id, heads_of(state, table)
+        judged = self.tables.get(raw_id)
+        if judged is not None and judged.heads == heads:
+            return judged
+        is_there = state.tables.get(table.meta.table_id) is table and heads[1] >= 0
+        if not is_there or self.tries[raw_id] == TRIES:
+            return None
+        self.tries[raw_id] += 1
+        judged = self.tables[raw_id] = begin(table)
+        return judged
 
     def find(self, state: State, table: TableState, time_us: int) -> Replayed | None:
         """The result of a table, if it is still valid."""

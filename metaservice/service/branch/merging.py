@@ -56,6 +56,7 @@ class Merging:
         done = self._replay.find_done(request.txn_id, request.digest)
         if done is not None:
             return done
+        request.turns.resume(self._state)
         branch, tables, txn = self._replay.begin(request, MESSAGE)
         merged = self._replay.decide(branch, tables, txn, request.turns)
         refuse_unchecked(merged, request.checked)

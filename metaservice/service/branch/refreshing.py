@@ -57,6 +57,7 @@ class Refreshing:
             for replayed in done.tables:
                 replayed.name = self._name_in_parent(replayed.table)
             return done
+        request.turns.resume(self._state)
         branch, tables, txn = self._replay.begin(request, MESSAGE)
         decided = self._replay.decide(branch, tables, txn, request.turns)
         made_on_it = {table.meta.table_id for table in tables if table.fork is None}

@@ -252,7 +252,7 @@ class Replay:
         winners: list[Footprint] = []
         yield from self._load_winners(winners)
         ahead = Ahead(self._state.snapshots(parent), self._state.snapshots(self._fork), base, head)
-        meta, fork_meta = parent.meta, meta_at(self._state, self._fork, base)
+        meta, fork_meta = parent.meta, None
         rewritten: set[str] = set()  # outputs of the fork's own compactions: the parent has none of them
         left_out: list[int] = []
         for logged in self._logged():
@@ -267,6 +267,7 @@ class Replay:
             change = self._declared(logged)
             if footprint.altered:
                 altered = meta_at(self._state, self._fork, logged.version)
+                fork_meta = fork_meta or meta_at(self._state, self._fork, base)
                 change.alteration = alteration_between(fork_meta, altered, meta)
                 if change.alteration is None:
                     raise _no_replay(logged, meta)

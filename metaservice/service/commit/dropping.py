@@ -25,7 +25,7 @@ def forget_table(state: State, table: TableState, now_us: int) -> None:
     del state.tables[table_id]
     state.inlined_bytes -= table.inlined.size_bytes
     state.changed.add(table_id)
-    if table.fork is not None:
+    if table.fork is not None and not table.fork.is_dropped:
         state.put_fork(replace(table.fork, is_dropped=True))
 
 
