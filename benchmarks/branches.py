@@ -1,6 +1,7 @@
 """What making and dropping branches, the first write, plans and merges cost. `make bench-branch`; SCALE as elsewhere.
 
-Files are records alone: no row is written.
+ARGS="making many" measures these parts alone. Files are records alone: no row is written. SCALE=0.1 takes a minute;
+the sizes of SCALE=1 are those of a large lake, and take twenty.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 
 RUNS: Final = 5
 BRANCHES: Final = 2_000
-FILES: Final = 50_000  # of the large table
+KEPT: Final = 100_000  # branches at once
+LAKE: Final = 10_000  # tables of the lake whose branches are made and dropped
+FILES: Final = 1_000_000  # of the large table
 OWN: Final = 1_000  # commits on a branch, and of the parent meanwhile
-TABLES: Final = 200
+TABLES: Final = 1_000  # of a merge
+PARTS: Final = ("making", "kept", "beside", "many", "large")
 COMMITS: Final = 500
 WRITES: Final = 50
 ALONE: Final = 300  # appends without a merge
+SETTLING_S: Final = 3  # the scheduler looks at new tables
 
 
 def say(text: str) -> None:
@@ -35,8 +40,8 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def lake(folder: Path) -> Iterator[tuple[Served, MetaClient]]:
-    with server(folder) as served, MetaClient(f"laketx://{served.address}", principal="bench") as client:
+def lake(folder: Path, *flags: str) -> Iterator[tuple[Served, MetaClient]]:
+    with server(folder, *flags) as served, MetaClient(f"laketx://{served.address}", principal="bench") as client:
         yield served, client
 
 
@@ -59,9 +64,9 @@ def seconds(work: Callable[..., object], *arguments: object) -> float:
     return time.perf_counter() - begin
 
 
-def at_once(work: Callable[[str], object], names: Sequence[str]) -> float:
-    """How many calls a second eight callers make."""
-    with ThreadPoolExecutor(8) as pool:
+def at_once(work: Callable[[str], object], names: Sequence[str], callers: int = 8) -> float:
+    """How many calls a second so many callers make."""
+    with ThreadPoolExecutor(callers) as pool:
         return len(names) / seconds(lambda: list(pool.map(work, names)))
 
 
@@ -87,18 +92,43 @@ def others_beside(bench: Benchmark, what: str, alone: Sequence[float], beside: S
     bench.add(f"the longest append during a merge of {what}", [max(beside)], unit="ms", peers=peers)
 
 
-def making(bench: Benchmark, served: Served, client: MetaClient) -> None:
-    count = scaled(BRANCHES)
-    made, dropped, before = [], [], memory(served)
+def making(bench: Benchmark, client: MetaClient) -> None:
+    tables, count = scaled(LAKE), scaled(BRANCHES)
+    say(f"a lake of {tables:,} tables")
+    at_once(lambda name: create(client, name), [f"table_{number}" for number in range(tables)])
+    time.sleep(SETTLING_S)
+    rates: dict[str, list[float]] = {"made": [], "dropped": [], "look-ups": [], "made alone": [], "dropped alone": []}
     for run in range(RUNS):
         names = [f"b{run}_{number}" for number in range(count)]
-        made.append(at_once(client.create_branch, names))
-        dropped.append(at_once(client.drop_branch, names))
-    at_once(client.create_branch, [f"kept_{number}" for number in range(count)])
-    grown = memory(served) - before
-    bench.add("create a branch, 8 callers", made, unit="per s", at_least=2_000)
-    bench.add("drop a branch, 8 callers", dropped, unit="per s", at_least=2_000)
-    bench.add(f"memory with {count:,} branches", [grown], unit="MiB more")
+        rates["made"].append(at_once(client.create_branch, names))
+        rates["look-ups"].append(at_once(lambda _: client.get_table("table_0"), names))
+        rates["dropped"].append(at_once(client.drop_branch, names))
+        few = names[: count // 4]
+        rates["made alone"].append(at_once(client.create_branch, few, callers=1))
+        rates["dropped alone"].append(at_once(client.drop_branch, few, callers=1))
+    beside = {"look-ups of one table": rates["look-ups"]}
+    lake_of = f"in a lake of {tables:,} tables"
+    bench.add(f"create a branch {lake_of}, 8 callers", rates["made"], unit="per s", at_least=2_000, peers=beside)
+    bench.add(f"drop a branch {lake_of}, 8 callers", rates["dropped"], unit="per s", at_least=2_000, peers=beside)
+    bench.add(f"create a branch {lake_of}, one caller", rates["made alone"], unit="per s")
+    bench.add(f"drop a branch {lake_of}, one caller", rates["dropped alone"], unit="per s")
+
+
+def kept(bench: Benchmark, folder: Path) -> None:
+    """What branches cost that are there: memory, and the start."""
+    count, starts, sizes = scaled(KEPT), list[float](), list[float]()
+    flags = "--branches-each", str(KEPT)
+    for branches in (0, count):
+        with lake(folder, *flags) as (served, client):
+            say(f"{branches:,} branches")
+            at_once(client.create_branch, [f"kept_{number}" for number in range(branches)])
+        begin = time.perf_counter()
+        with lake(folder, *flags) as (served, client):
+            client.get_status()
+            starts.append(time.perf_counter() - begin)
+            sizes.append(memory(served))
+    bench.add(f"memory with {count:,} branches", [sizes[1] - sizes[0]], unit="MiB more", at_most=300)
+    bench.add(f"a start with {count:,} branches", [starts[1] - starts[0]], unit="s more", at_most=2)
 
 
 def append_often(client: MetaClient, table_id: str, count: int) -> None:
@@ -175,15 +205,21 @@ def many_tables(bench: Benchmark, client: MetaClient) -> None:
 
 
 def main() -> None:
-    chosen(__doc__)
+    parts = chosen(__doc__, PARTS) or PARTS
     bench = Benchmark("branches", "Branches", packages=["grpcio"])
     with scratch() as folder:
-        with lake(folder / "making") as (served, client):
-            making(bench, served, client)
+        if "making" in parts:
+            with lake(folder / "making") as (_, client):
+                making(bench, client)
+        if "kept" in parts:
+            kept(bench, folder / "kept")
         with lake(folder / "data") as (_, client):
-            commits_beside(bench, client)
-            many_tables(bench, client)
-            large_table(bench, client)
+            if "beside" in parts:
+                commits_beside(bench, client)
+            if "many" in parts:
+                many_tables(bench, client)
+            if "large" in parts:
+                large_table(bench, client)
     raise SystemExit(0 if bench.finish() else 1)
 
 
