@@ -40,7 +40,8 @@ def keys_not_looked_up(table: str) -> BlockedError:
 
 
 def whole_images(table: str) -> BlockedError:
-    said = f"images of {table} set single columns, and Spark writes whole rows: write without Spark"
+    cause = f"images of {table} set single columns, and INSERT by Spark would set those that its rows lack, too"
+    said = f"{cause}: MERGE the rows by the key, or upsert them without Spark"
     error = build_error(ErrorKind.BLOCKED, "PARTIAL_IMAGES", said, {"table": table})
     assert isinstance(error, BlockedError)
     return error

@@ -110,7 +110,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "OPERATION_INVALID": "the operation is unknown, or not allowed here: use another operation",
     "PAGE_SIZE_INVALID": "the page size is out of range: leave it out for the default",
     "PAGE_TOKEN_INVALID": "the page token belongs to another list: start again from the first page",
-    "PARTIAL_IMAGES": "the table's images set single columns, which the client can't: write without Spark, or upgrade",
+    "PARTIAL_IMAGES": "the table's images set single columns, which the write can't: MERGE by the key, or upgrade",
     "PARTITION_BUSY": "a task waits or runs there: cancel it, or wait for it",
     "PARTITION_COLUMN_TWICE": "the partition names a column twice: name each column once",
     "PARTITION_COLUMN_UNKNOWN": "the table isn't partitioned by that column: name its partition columns",

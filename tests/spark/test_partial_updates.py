@@ -1,4 +1,4 @@
-"""Spark folds images that set single columns as Arrow and a dict do, and writes none."""
+"""Spark folds images that set single columns as Arrow and a dict do; its UPDATE makes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from laketx import Lake, Table
+from laketx import ConflictError, Lake, Table
 from tests.spark.sql import SqlReads
 
 Names = Callable[[], str]
@@ -41,8 +41,9 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 class History:
     """Random changes, and what the table is at each version by a dict."""
 
-    def __init__(self, table: Table, seed: int) -> None:
+    def __init__(self, table: Table, sql: SqlReads, seed: int) -> None:
         self.table = table
+        self.sql = sql
         self.chance = random.Random(seed)
         self.rows: Rows = {}
         self.states: dict[int, Rows] = {}
@@ -53,7 +54,17 @@ class History:
             self.states[self.table.refresh().meta.head_version] = {key: dict(row) for key, row in self.rows.items()}
 
     def step(self) -> None:
-        match self.chance.choice(["upsert"] * 5 + ["set", "set", "delete", "whole", "minor", "major", "overwrite"]):
+        kinds = ["upsert"] * 5 + ["set", "set", "delete", "whole", "minor", "major", "overwrite", "UPDATE", "UPDATE"]
+        match self.chance.choice([*kinds, "DELETE"]):
+            case "UPDATE":
+                name, other = self.chance.sample(["a", "b", "n"], 2)
+                self.sql(f"UPDATE {{lake}}.{self.table.name} SET {name} = coalesce({other}, 1) WHERE b > 4 AND id < 4")
+                for row in self.rows.values():
+                    if row["b"] is not None and row["b"] > 4 and row["id"] < 4:
+                        row[name] = 1 if row[other] is None else row[other]
+            case "DELETE":
+                self.sql(f"DELETE FROM {{lake}}.{self.table.name} WHERE a + 1 = 2 AND id > 2")
+                self.rows = {key: row for key, row in self.rows.items() if row["a"] != 1 or row["id"] <= 2}
             case "set":
                 name = self.chance.choice(["a", "b"])
                 value, id_ = self.chance.choice(VALUES[name]), self.chance.randrange(6)
@@ -144,35 +155,37 @@ def replayed(table: Table, rows: Rows, since: int, until: int) -> Rows:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_spark_folds_images_as_arrow_and_a_dict_do(lake: Lake, new_name: Names, layout: str) -> None:
-    history = History(made(lake, new_name(), layout), seed=1)
-    history.play(40)
-    check_reads(history, versions=4)
+    history = History(made(lake, new_name(), layout), SqlReads(lake), seed=1)
+    history.play(30)
+    check_reads(history, versions=3)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 112))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_spark_folds_images_in_many_histories(lake: Lake, new_name: Names, layout: str, seed: int) -> None:
-    history = History(made(lake, new_name(), layout), seed)
+    history = History(made(lake, new_name(), layout), SqlReads(lake), seed)
     history.play(80)
     check_reads(history, versions=8)
 
 
-def test_spark_reads_what_it_will_not_write(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+def test_spark_writes_what_it_sets_and_refuses_an_insert(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     name, sql = new_name(), SqlReads(lake)
     table = lake.create_table(
-        name, "id bigint, a int, b int", primary_key=["id"], buckets=1, properties={"merge.engine": "partial"}
+        name,
+        "id bigint, a int, b int, c int",
+        primary_key=["id"],
+        buckets=1,
+        profile="row_level",
+        properties={"merge.engine": "partial"},
     )
     table.upsert([{"id": 1, "a": 1, "b": 1}])
     table.upsert([{"id": 1, "b": None}])
     rows = spark.createDataFrame([(1, 9)], "id bigint, a int")
     doors: dict[str, Callable[[], Any]] = {
         "insert": lambda: table.insert(rows),
-        "overwrite": lambda: table.overwrite(rows),
-        "merge": lambda: table.merge(rows, on="id").when_matched_update().execute(),
-        "INSERT": lambda: sql(f"INSERT INTO {{lake}}.{name} VALUES (1, 2, 3)"),
-        "UPDATE": lambda: sql(f"UPDATE {{lake}}.{name} SET a = 2"),
-        "DELETE": lambda: sql(f"DELETE FROM {{lake}}.{name} WHERE a + 1 = 2"),
+        "INSERT": lambda: sql(f"INSERT INTO {{lake}}.{name} VALUES (1, 2, 3, 4)"),
+        "INSERT of some columns": lambda: sql(f"INSERT INTO {{lake}}.{name} (id, a) SELECT 1, 2"),
         "transaction": lambda: _in_transaction(lake, name, rows),
     }
     said = {door: _refusal(call) for door, call in doors.items()}
@@ -180,9 +193,25 @@ def test_spark_reads_what_it_will_not_write(lake: Lake, spark: SparkSession, new
     stream = spark.readStream.option("startingVersion", 2).table(f"{sql.name}.{name}")
     started = stream.writeStream.format("memory").queryName("partial_rows").trigger(availableNow=True).start()
     assert "PARTIAL_IMAGES" in _refusal(started.processAllAvailable)
-    table.update({"a": "a + 1"}, where="id = 1")  # not by Spark, although it runs
-    assert sql.rows(f"SELECT a, b FROM {{lake}}.{name} WHERE b IS NULL") == [(2, None)]
+    assert sql.rows(f"SELECT a, b FROM {{lake}}.{name} WHERE b IS NULL") == [(1, None)]
     assert sql.rows(f"SELECT count(*) FROM {{lake}}.{name}") == [(1,)]
+
+    with lake.transaction() as txn:  # both run by Spark, of different cells; the first is the later to commit
+        txn.table(name).update({"a": "length(repeat('x', a + 7))"}, where="id = 1 AND length(repeat('x', a)) = 1")
+        sql(f"UPDATE {{lake}}.{name} SET b = 9")
+    assert table.to_arrow().to_pylist() == [{"id": 1, "a": 8, "b": 9, "c": None}]
+    txn = lake.transaction()
+    txn.__enter__()
+    txn.table(name).update({"a": "length(repeat('x', b))"}, where="id = 1")  # it reads b
+    sql(f"UPDATE {{lake}}.{name} SET b = 3")
+    with pytest.raises(ConflictError) as lost:
+        txn.__exit__(None, None, None)
+    assert [table.meta.columns[number - 1].name for number in lost.value.conflict.columns] == ["b"]
+
+    table.merge(rows, on="id").when_matched_update().when_not_matched_insert().execute()
+    assert sql.rows(f"SELECT id, a, b, c FROM {{lake}}.{name}") == [(1, 9, 3, None)]
+    table.overwrite(spark.createDataFrame([(2, 1, 1, 1)], "id bigint, a int, b int, c int"))
+    assert table.to_arrow().to_pylist() == [{"id": 2, "a": 1, "b": 1, "c": 1}]
 
 
 def _refusal(call: Callable[[], Any]) -> str:

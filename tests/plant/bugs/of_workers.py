@@ -269,7 +269,7 @@ BUGS: Final = (
     Bug(
         "a MERGE by Spark SQL doesn't declare its reads",
         CATALOG + "write/StatementReads.java",
-        (("for (TableRead one : changed) found", "for (TableRead one : changed) if (changesAll) found"),),
+        (("for (TableRead one : changed) {", "for (TableRead one : changesAll ? changed : List.<TableRead>of()) {"),),
         own_tests=("tests/spark/test_sql_rows.py", "-k", "merge_loses"),
     ),
     Bug(
@@ -554,5 +554,17 @@ BUGS: Final = (
         "worker/services/compaction/chunks.py",
         (("with_set=with_op and self.folds)", "with_set=False)"),),
         own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "as_a_dict_does"),
+    ),
+    Bug(
+        "an image after a tombstone is laid on the row before it, by Spark",
+        f"{CATALOG}read/ImageFold.java",
+        (("if (before.isGone()) return new Image(after.row, null);", "if (before.isGone()) return after;"),),
+        own_tests=("tests/spark/test_partial_updates.py", "-m", "not long", "-k", "as_arrow_and_a_dict_do"),
+    ),
+    Bug(
+        "increments of Spark show what an image leaves as it is as NULL",
+        f"{CATALOG}changes/BucketReader.java",
+        (("if (fold != null && before != null", "if (fold == null && before != null"),),
+        own_tests=("tests/spark/test_partial_updates.py", "-m", "not long", "-k", "as_arrow_and_a_dict_do"),
     ),
 )

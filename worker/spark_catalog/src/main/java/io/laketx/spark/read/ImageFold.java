@@ -3,6 +3,8 @@ package io.laketx.spark.read;
 import io.laketx.v1.Column;
 import io.laketx.v1.Table;
 import java.util.Arrays;
+import java.util.Collection;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -70,6 +72,13 @@ public final class ImageFold {
       parts.update(at, from.isNullAt(at) ? null : from.get(at, types[at]));
     }
     return toRow.apply(parts).copy();
+  }
+
+  /** The ids of columns as bits. */
+  public static byte[] bits(Collection<Integer> ids) {
+    byte[] found = new byte[(Collections.max(ids) >> 3) + 1];
+    for (int id : ids) found[id >> 3] |= (byte) (1 << (id & 7));
+    return found;
   }
 
   /** The lowest bit of the first byte is id 0. */

@@ -110,10 +110,11 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
         return;
       }
     }
+    InternalRow image = staging.sets() == null ? row : staging.sets().image(row, types);
     if (moves == null) {
-      files.put(row);
+      files.put(image);
     } else if (isIn(row, partitionOf(metadata))) {
-      moves.put(row, false);
+      moves.put(image, false);
     } else {
       GenericInternalRow tombstone = tombstone(id);
       setPartition(tombstone, partitionOf(metadata));

@@ -1,6 +1,7 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.WireTypes;
+import io.laketx.spark.read.Shapes;
 import io.laketx.v1.Column;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.types.StructType;
 final class FileColumns {
   static final StructField ROW_ID = new StructField("_row_id", DataTypes.LongType, true, id(2_147_483_540));
   static final StructField OP = new StructField("_op", DataTypes.ByteType, false, id(2_147_483_400));
+  static final StructField SET = new StructField(Shapes.SET, DataTypes.BinaryType, true, id(2_147_483_399));
   private static final String FIELD_ID = "parquet.field.id"; // where Spark looks for it
 
   private FileColumns() {}

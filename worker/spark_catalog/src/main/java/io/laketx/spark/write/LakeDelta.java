@@ -37,6 +37,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   private final WriteOptions options;
   private final boolean byFile; // its rows say by their file which partition they are of
   private final boolean mayMove; // they say it themselves, and may leave it
+  private SetColumns sets; // null: its images are whole
   private StatementReads reads;
   private WriteTransaction txn;
 
@@ -96,7 +97,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
     options.noting(this::begin);
     FileKind kind = snapshot.isKeyed() ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_UNSPECIFIED;
-    Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, !snapshot.isKeyed());
+    Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, !snapshot.isKeyed(), sets);
     int origin = List.of(metadata.fieldNames()).indexOf(mayMove ? MetadataColumns.PARTITION : MetadataColumns.FILE);
     return new DeltaRows.Factory(staging, spread.isOneBucket(), origin, byFile, mayMove, partitions());
   }
@@ -106,8 +107,15 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     boolean changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
     reads = StatementReads.ofRowChange(snapshot, scans, changesAll, options);
     if (knowsItsKeys()) reads.lookKeysUp();
+    if (command == RowLevelOperation.Command.UPDATE && snapshot.isPartial()) setColumns();
     ConflictPolicy policy = options.policy(snapshot.meta(), false);
     txn = reads.begin(operation(), snapshot.meta().getSchemaVersion(), policy, options);
+  }
+
+  private void setColumns() {
+    SparkPlans.Updated updated = SparkPlans.updated(snapshot.meta());
+    sets = SetColumns.of(snapshot, updated);
+    if (sets != null) reads.uses(SetColumns.used(snapshot.meta(), updated));
   }
 
   /** Whether no row that it adds can have a key that lives in another partition: its rows were read, all that count. */

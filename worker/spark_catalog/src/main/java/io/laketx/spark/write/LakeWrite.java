@@ -134,6 +134,8 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   }
 
   private void begin() {
+    boolean isInsert = operation == Operation.OPERATION_INSERT && !SparkPlans.isInsertOnlyMerge();
+    if (isInsert && snapshot.isPartial()) throw setsAll(snapshot.meta().getName());
     Casts.check(snapshot.meta(), options, true);
     reads = StatementReads.ofRows(snapshot, condition, before(), options);
     boolean isBlind = operation == Operation.OPERATION_INSERT && reads.areNone();
@@ -141,6 +143,11 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     if (!isBlind || policy == ConflictPolicy.FAIL) snapshot.look();
     txn = begin(policy);
     if (isBlind) snapshot.written();
+  }
+
+  private static LakeException setsAll(String table) {
+    String why = "images of " + table + " set single columns, and INSERT by Spark would set those that its rows lack, too";
+    return LakeException.invalid("PARTIAL_IMAGES", why + ": MERGE the rows by the key, or upsert them without Spark");
   }
 
   private Staging staging() {

@@ -37,7 +37,8 @@ final class RowFiles {
   private final boolean isOneBucket;
   private final boolean isNewestFirst; // of the rows of a key the first one counts
   private final JoinedRow joined = new JoinedRow();
-  private final GenericInternalRow beside = new GenericInternalRow(1);
+  private final GenericInternalRow beside;
+  private final byte[] bits; // of the columns that images set; null: they are whole
   private final List<Told.Written> done = new ArrayList<>();
   private Told.Refused refused;
 
@@ -65,6 +66,8 @@ final class RowFiles {
     meta = staging.meta();
     prefix = String.format("%s/0/part-%05d-%d-", staging.txnId(), task, attempt);
     types = staging.types();
+    bits = staging.sets() == null ? null : staging.sets().bits();
+    beside = new GenericInternalRow(bits == null ? 1 : 2);
     keys = staging.ordinals(meta.getPrimaryKeyList());
     keyTypes = Arrays.stream(keys).mapToObj(at -> types[at]).toArray(DataType[]::new);
     parts = staging.ordinals(meta.getPartitionColumnsList());
@@ -207,6 +210,7 @@ final class RowFiles {
     }
     if (op == TOMBSTONE) tombstones++;
     beside.update(0, op);
+    if (bits != null) beside.update(1, op == TOMBSTONE ? null : bits);
     write(joined.apply(row, beside));
   }
 
@@ -260,6 +264,7 @@ final class RowFiles {
       if (hasIds) entry.setRowIdMin(idMin).setRowIdMax(idMax);
     }
     closing.finish(entry);
+    if (bits != null) staging.sets().tell(entry, meta);
     long[] told = hashed <= KEYS_MAX ? Arrays.copyOf(hashes, hashed) : new long[0];
     done.add(new Told.Written(entry.build().toByteArray(), told));
     rows = 0;

@@ -5,6 +5,7 @@ import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -197,6 +198,39 @@ final class SparkPlans {
       if (!isOf(rows.child(), set) || !nameOf(set).equals(value.name())) return value.name();
     }
     return null;
+  }
+
+  /** The columns that an UPDATE sets, and those whose values it uses; null: any. */
+  record Updated(Set<String> set, Set<String> used) {}
+
+  /** Null where it can't be seen. */
+  static Updated updated(Table meta) {
+    QueryExecution execution = execution();
+    WriteDelta write = execution == null ? null : find(execution.analyzed(), WriteDelta.class);
+    if (write == null || !(write.query() instanceof Project rows)) return null;
+    Set<String> columns = new HashSet<>();
+    meta.getColumnsList().forEach(one -> columns.add(one.getName()));
+    Set<String> set = new HashSet<>();
+    List<Expression> uses = new ArrayList<>();
+    for (NamedExpression one : CollectionConverters.asJava(rows.projectList())) {
+      if (!(one instanceof Alias value) || !columns.contains(value.name())) continue;
+      if (firstSet(rows, List.of(value.name())) == null) continue;
+      set.add(value.name());
+      uses.add(value.child());
+    }
+    LogicalPlan read = rows.child();
+    if (read instanceof Filter filter) {
+      uses.add(filter.condition());
+      read = filter.child();
+    }
+    Set<String> used = new HashSet<>();
+    for (Expression one : uses) {
+      for (Expression leaf : CollectionConverters.asJava(one.collectLeaves())) {
+        if (leaf instanceof Attribute column) used.add(column.name());
+      }
+    }
+    boolean isPlain = read.children().isEmpty() && !mayHaveSubquery() && columns.containsAll(used);
+    return new Updated(set, isPlain ? used : null);
   }
 
   /** Whether rows are written for a CREATE TABLE IF NOT EXISTS … AS SELECT, by text or by DataFrame. */

@@ -20,6 +20,7 @@ final class Staging implements Serializable {
   private final String txnId;
   private final FileKind kind;
   private final boolean keepsIds;
+  private final SetColumns sets; // null: every image is whole
   private final ParquetOut out; // null: nothing is written, MetaService keeps the rows
   private String[] orderBy = {};
   private transient Table meta;
@@ -30,6 +31,7 @@ final class Staging implements Serializable {
     this.txnId = txnId;
     this.kind = kind;
     keepsIds = false;
+    sets = null;
     out = null;
   }
 
@@ -40,6 +42,12 @@ final class Staging implements Serializable {
 
   /** `folder` is the table's; `keepsIds`: rows may bring the id that they had. */
   Staging(Table meta, String folder, String txnId, FileKind kind, boolean keepsIds) {
+    this(meta, folder, txnId, kind, keepsIds, null);
+  }
+
+  /** `sets`: what images set; null: they are whole. */
+  Staging(Table meta, String folder, String txnId, FileKind kind, boolean keepsIds, SetColumns sets) {
+    this.sets = sets;
     table = meta.toByteArray();
     this.folder = folder;
     this.txnId = txnId;
@@ -47,7 +55,8 @@ final class Staging implements Serializable {
     this.keepsIds = keepsIds;
     StructType columns = FileColumns.of(meta);
     StructField beside = kind == FileKind.FILE_KIND_DELTA ? FileColumns.OP : keepsIds ? FileColumns.ROW_ID : null;
-    out = ParquetOut.of(meta, beside == null ? columns : columns.add(beside));
+    if (beside != null) columns = columns.add(beside);
+    out = ParquetOut.of(meta, sets == null ? columns : columns.add(FileColumns.SET));
   }
 
   synchronized Table meta() {
@@ -79,6 +88,10 @@ final class Staging implements Serializable {
 
   boolean keepsIds() {
     return keepsIds;
+  }
+
+  SetColumns sets() {
+    return sets;
   }
 
   boolean isKeyed() {

@@ -37,6 +37,7 @@ final class StatementReads {
   private final boolean changesAll;
   private boolean readsAll;
   private boolean looksKeysUp;
+  private List<Integer> used = List.of(); // columns of the rows that are changed; none: any
 
   private StatementReads(
       Snapshot snapshot,
@@ -109,7 +110,10 @@ final class StatementReads {
 
   private Set<Read> declared() {
     Set<Read> found = new LinkedHashSet<>();
-    for (TableRead one : changed) found.add(readsAll ? TableRead.ofAll(changesAll) : one.declared(changesAll));
+    for (TableRead one : changed) {
+      Read read = readsAll ? TableRead.ofAll(changesAll) : one.declared(changesAll);
+      found.add(read.toBuilder().addAllColumns(used).build());
+    }
     for (TableRead one : besides) found.add(readsAll ? TableRead.ofAll(false) : one.declared(false));
     for (Read one : partitions) found.add(readsAll ? TableRead.ofAll(one.getChangesAll()) : one);
     if (isUnseen) found.add(TableRead.ofAll(false));
@@ -134,6 +138,11 @@ final class StatementReads {
   /** For a table whose key is unique across partitions: the statement knows where the keys that it writes live. */
   void lookKeysUp() {
     looksKeysUp = true;
+  }
+
+  /** Of the rows that it changes the statement uses these columns alone. */
+  void uses(List<Integer> columns) {
+    used = columns;
   }
 
   WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy, WriteOptions options) {

@@ -24,6 +24,7 @@ record TransactionBegin(
     WriteOptions options,
     boolean looksKeysUp) {
   private static final String KEY_LOOKUPS = "key_lookups"; // each write that knows where its keys live says so itself
+  private static final String PARTIAL_IMAGES = "partial_images"; // an INSERT would set the columns that it lacks, too
 
   /** Whether its files mean the same on top of any other commit. */
   boolean isBlind() {
@@ -43,6 +44,7 @@ record TransactionBegin(
     List<TableIntent> besides = others.stream().map(OtherReads::intent).toList();
     BeginTransactionRequest.Builder found = unnamed(snapshot.service(), options);
     if (looksKeysUp) found.addClientFeatures(KEY_LOOKUPS);
+    if (snapshot.isPartial() && operation != Operation.OPERATION_INSERT) found.addClientFeatures(PARTIAL_IMAGES);
     return found.addTables(intent).addAllTables(besides).build();
   }
 
