@@ -349,6 +349,18 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Ve
             self.refresh().view, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message
         )
 
+    def detach(self, *, message: str = "") -> Commit | None:
+        """Rewrites the files that this clone shares with the table that it was made of. Returns None if there are none.
+
+            lake.table("test.orders").detach()
+
+        The rows stay the same. The clone's older versions still show the shared files; when its retention gives them
+        up, it keeps nothing of that table any more. Works as `compact` does. A repeated call goes on where one ended.
+
+        Raises InvalidError if the table is no clone, ConflictError if a write wins the race.
+        """
+        return by_hand.detach(self.refresh().view, message)
+
     # ------------------------------------------------------------------------------------------------------- writes
 
     def writer(

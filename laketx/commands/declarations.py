@@ -31,6 +31,9 @@ WAREHOUSE: Final = group(
 )
 
 
+TABLES: Final = group("table", "List, show, make, alter and drop tables.")
+
+
 columns_option = click.option("--columns", metavar="NAMES", help="Columns, separated by commas; default: all.")
 where_option = click.option("--where", metavar="COND", help="Only the rows for which the condition is true.")
 
@@ -343,7 +346,22 @@ def run_console(session: Session, **options: object) -> object:
     return later("worker.console.command", "run_console", extra="console")(session, **options)
 
 
+@command("detach", TABLES)
+@table_argument
+@warehouse_option
+@message_option
+def run_detach(session: Session, **options: object) -> object:
+    """Rewrite the files that a clone shares with the table that it was made of.
+
+    laketx table detach test.orders
+    The rows stay the same. When the retention of the clone has given up its older versions, the clone keeps nothing of
+    that table any more (docs/branches.md). If it was interrupted, the next run goes on.
+    """
+    return later("laketx.commands.detach", "run_detach", extra="arrow")(session, **options)
+
+
 COMMANDS: Final = (
+    TABLES,
     PURGE,
     WAREHOUSE,
     run_head,

@@ -31,11 +31,13 @@ class MaintenanceCalls(Caller):
         partitions: Sequence[common_pb2.Partition] = (),
         options: pb.TaskOptions | None = None,
         at_once: bool = False,
+        detach: bool = False,
         page_size: int = PAGE_SIZE,
     ) -> Iterator[pb.PlanMaintenanceResponse]:
         """Pages of the plan, highest score first: what the policy asks for, or what an operation would do now.
 
-        With `at_once` everything for one transaction, regardless of tasks that wait or run.
+        With `at_once` everything for one transaction, regardless of tasks that wait or run. With `detach` what rewrites
+        the files that a clone has of the table that it was made of, at once, too.
         """
         request = pb.PlanMaintenanceRequest(
             table_id=table_id,
@@ -43,6 +45,7 @@ class MaintenanceCalls(Caller):
             partitions=partitions,
             options=options,
             at_once=at_once,
+            detach=detach,
             page_size=page_size,
         )
         yield from self._pages(self._maintenance.PlanMaintenance, request)

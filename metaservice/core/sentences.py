@@ -105,6 +105,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "NAMESPACE_NOT_EMPTY": "the namespace contains tables or views: drop or rename them first",
     "NAMESPACE_UNKNOWN": "no namespace has that name: create it, or list the namespaces",
     "NOT_ADOPTABLE": "only a blind INSERT that lost can be adopted: write again",
+    "NOT_A_CLONE": "only a clone can be detached from the table that it was made of: name the clone",
     "NOT_LEADER": "another process leads: repeat the call there, or here when this one leads",
     "ONLY_BY_MERGE": "the table takes no direct commits: make a branch, change the table there, and merge it",
     "OPERATION_INVALID": "the operation is unknown, or not allowed here: use another operation",

@@ -254,6 +254,11 @@ class ForkedCursor:
         return next((raw for _, raw in self._taken_out(fork, key, key + b"\x00")), None)
 
 
+def is_of_base(cursor: StoreCursor, raw_id: bytes, place: tuple[str, int], path: str) -> bool:
+    """Whether a file that a fork has a record of is its base's: the fork took it out, or restored it."""
+    return cursor.get(keys.mask_of_live(keys.live_key(raw_id, *place, path))) is not None
+
+
 def _has(fork: Fork, family: bytes, key: bytes) -> bool:
     """Whether a record with such a key is one that a fork has of its base."""
     if family == keys.SPANS:

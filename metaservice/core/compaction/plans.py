@@ -189,6 +189,11 @@ class Look:
         return max([file.added for file in self.bucket.files] + [one.added for one in self.bucket.sets], default=-1)
 
 
+def whole_bucket(look: Look, reason: str) -> BucketPlan:
+    """All of a bucket, whether or not it becomes less."""
+    return BucketPlan(look.group(look.bucket.files, reason))
+
+
 def is_old(look: Look, age: Age, version: int) -> bool:
     return look.only is not None or version <= look.ages[age]
 

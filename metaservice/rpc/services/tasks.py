@@ -17,6 +17,7 @@ from metaservice.rpc.services.calls import Servicer
 from metaservice.service.compaction.maintenance import Claim, Inputs
 from metaservice.service.compaction.taskqueue import Wish
 from metaservice.service.decider.views import TableView
+from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 
@@ -35,11 +36,15 @@ class TaskMethods(Servicer):
         asked.page_token, asked.page_size = "", 0
         same = wire.digest(asked).hex()
         start = _place(bound_start(request.page_token, "PlanMaintenance", same))
-        operation = wire_tasks.compaction(request.operation) if request.operation else None
+        asks = common_pb2.OPERATION_MAJOR_COMPACT if request.detach else request.operation
+        operation = wire_tasks.compaction(asks) if asks else None
         options = None
         if operation is not None and request.HasField("options"):
             options = wire_tasks.options(request.options, meta, operation)
-        found = self._calls.compactions.propose(table, operation, partitions, options, at_once=request.at_once)
+        if request.detach:
+            found = self._calls.compactions.propose_detaching(table, partitions, options)
+        else:
+            found = self._calls.compactions.propose(table, operation, partitions, options, at_once=request.at_once)
         page = (wire_tasks.plan_message(task, meta, found) for task in found.tasks[start:][:size])
         shown = list(fitting(page))
         following = start + len(shown)

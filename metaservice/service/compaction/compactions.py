@@ -12,7 +12,7 @@ from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import invalid
 from metaservice.core.table.model import Operation
 from metaservice.core.table.schedule import is_open
-from metaservice.service.compaction.layouts import Busy, Layouts
+from metaservice.service.compaction.layouts import Busy, Layouts, inherited_tasks
 from metaservice.service.compaction.taskqueue import TaskQueue, Wish
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
@@ -63,6 +63,15 @@ class Compactions:
             wanting, busy = wanting.unbounded(), frozenset()
         tasks = self._layouts.wanted(table, wanting, partitions, busy)
         return Proposal(version, tasks, wanting.options, limits.TASK_PRIORITY_REQUESTED, "")
+
+    def propose_detaching(self, table: TableView, partitions: Collection[str], options: Options | None) -> Proposal:
+        """What rewrites the files that a clone has of its base, for a caller that commits it all at once."""
+        if table.fork is None or table.fork.branch:
+            raise invalid("NOT_A_CLONE", table=table.meta.name)
+        wanting = policy_of(table.meta).wanting(Operation.MAJOR_COMPACT, options).unbounded()
+        cursor = self._decider.state.records.cursor()
+        tasks = [] if table.fork.is_detached else inherited_tasks(cursor, table, table.fork, wanting, partitions)
+        return Proposal(table.head, tasks, wanting.options, limits.TASK_PRIORITY_REQUESTED, "")
 
     def request(
         self, request_id: str, digest: bytes, wish_of: Callable[[], tuple[TableView, Wish]]

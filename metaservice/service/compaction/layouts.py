@@ -21,7 +21,7 @@ from itertools import islice
 from metaservice.core import limits
 from metaservice.core.compaction.early_exit import NEVER, Counts, likely_score, quiet_waits
 from metaservice.core.compaction.planner import by_gain, plan_bucket, plan_partition, without
-from metaservice.core.compaction.plans import Ages, Bucket, BucketPlan, TaskPlan, Wait
+from metaservice.core.compaction.plans import Ages, Bucket, BucketPlan, Look, TaskPlan, Wait, whole_bucket
 from metaservice.core.compaction.policy import Age, Policy, policy_of
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import TableMeta
@@ -30,8 +30,10 @@ from metaservice.service.decider.loading import first_commit
 from metaservice.service.decider.snapshots import load_commit_footprint
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
+from metaservice.store.forks import is_of_base
 from metaservice.store.live_layout import read_bucket, scan_counts, scan_partitions
 from metaservice.store.port import StoreCursor, prefix_end
+from metaservice.store.records.branches import Fork
 
 PAUSE_PARTITIONS = 4_000
 LOOKS_MAX = 200  # plans made for guesses, each time that the best are asked for
@@ -345,6 +347,26 @@ class Layouts:
                 if place % PAUSE_PARTITIONS == 0:
                     self._pause()
         return sorted(found, key=by_gain)
+
+
+def inherited_tasks(
+    cursor: StoreCursor, table: TableView, fork: Fork, policy: Policy, partitions: Collection[str]
+) -> list[TaskPlan]:
+    """Major compactions of the buckets in which a clone has files of its base: old ones, or restored ones."""
+    tasks: list[TaskPlan] = []
+    for partition in partitions or (None,):
+        for buckets in scan_partitions(cursor, table.raw_id, "", table.head, partition=partition):
+            plans = [
+                whole_bucket(Look(policy, Ages(), bucket), "files of the table that it was made of")
+                for bucket in buckets
+                if any(
+                    file.added <= fork.version
+                    or is_of_base(cursor, fork.raw_id, (bucket.partition, bucket.bucket), file.path)
+                    for file in bucket.files
+                )
+            ]
+            tasks += plan_partition(policy, Ages(), plans)[0]
+    return tasks
 
 
 def ages_at(cursor: StoreCursor, table: TableView, policy: Policy, now_us: int) -> Ages:

@@ -37,7 +37,7 @@ from metaservice.store import external_files, formats, index_migrations, keys
 from metaservice.store.forks import ForkedRecords, list_forks
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
-from metaservice.store.records.branches import Fork, decode_branch, encode_fork
+from metaservice.store.records.branches import Fork, decode_branch, encode_fork, moved_at
 from metaservice.store.records.tables import (
     decode_chunk,
     decode_namespace,
@@ -208,15 +208,17 @@ class State:
         """
         raw_id = keys.uuid_bytes(table_id)
         own, fork = self.store.get(keys.app_key(raw_id, app_id)), self.forks.get(raw_id)
-        if own is not None or fork is None:
+        moved = None if own is None else moved_at(own)
+        if moved is None and (own is not None or fork is None or fork.is_detached):
             return own
-        base_id = keys.uuid_text(fork.base)
+        base_id = "" if fork is None else keys.uuid_text(fork.base)
         base = self.tables.get(base_id)
-        if base is not None:
-            for version in range(fork.version + 1, base.head + 1):
-                if app_id in self.winner(base, version).app_ids:
-                    facts = {"table_id": table_id, "app_id": app_id, "parent_version": version}
-                    raise MetaError(ErrorKind.STALE, "APP_VERSION_MOVED", **facts)
+        if base is not None and fork is not None and moved is None:
+            since = range(fork.version + 1, base.head + 1)
+            moved = next((version for version in since if app_id in self.winner(base, version).app_ids), None)
+        if moved is not None:
+            facts = {"table_id": table_id, "app_id": app_id, "parent_version": moved}
+            raise MetaError(ErrorKind.STALE, "APP_VERSION_MOVED", **facts)
         return self.app_version(base_id, app_id)
 
     def home_of(self, raw_id: bytes) -> bytes:

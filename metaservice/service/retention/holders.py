@@ -25,7 +25,7 @@ def who_holds(state: State) -> Held:
     for tag in state.marks.tags.values():
         found.setdefault(tag.table_id, set()).add(tag.version)
     for fork in state.forks.values():
-        if not fork.is_gone:
+        if not (fork.is_gone or fork.is_detached):
             found.setdefault(keys.uuid_text(fork.base), set()).update((fork.version, *fork.holds))
     for table_id, version in state.tasks.held():
         found.setdefault(table_id, set()).add(version)

@@ -32,12 +32,14 @@ from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import is_on
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
+from metaservice.service.retention.detaching import Detaching
 from metaservice.service.retention.holders import given_up_us, tables_restoring, who_holds
 from metaservice.service.retention.pins import Pins
 from metaservice.shared.log import HOUSEKEEPING_FAILED
 from metaservice.shared.table_patterns import is_among
 from metaservice.store import keys
 from metaservice.store.external_files import forget_import
+from metaservice.store.forks import is_of_base
 from metaservice.store.port import StoreUnusable, prefix_end
 from metaservice.store.records.tables import decode_chunk, decode_commit, decode_live, decode_table
 from metaservice.store.records.transactions import decode_txn
@@ -99,6 +101,7 @@ class Housekeeping:
         self._trim_ms = self._due_ms
         self._state = decider.state
         self._steps: Steps | None = None
+        self._detaching = Detaching()
         self._room = 0
         self._progress: dict[str, TableProgress] = {}
         self._restoring: frozenset[str] | None = None
@@ -156,6 +159,10 @@ class Housekeeping:
         )  # a later holder can only hold a version from the horizon on, or one that is held here
         for table_id in list(self._state.tables):
             yield from self._sweep(table_id, held.get(table_id, []), this.now_us)
+        for table_id in {keys.uuid_text(raw) for raw in self._state.forks} & self._state.tables.keys():
+            for cost in self._detaching.steps(self._state, self._state.tables[table_id], held.get(table_id, [])):
+                self._room -= cost
+                yield
         yield from self._purge_dropped(this.now_us)
         if this.trims:
             yield from self._sweep_staged(this)
@@ -305,8 +312,8 @@ class Housekeeping:
         """Whether the file of a fork's entry is one that its base had."""
         if raw not in self._state.forks:
             return False
-        mask = keys.mask_of_live(keys.live_key(raw, entry.partition, entry.bucket, entry.path))
-        return self._state.store.get(mask) is not None
+        cursor = self._state.store.cursor()
+        return is_of_base(cursor, raw, (entry.partition, entry.bucket), entry.path)
 
     # -- dropped tables ------------------------------------------------------------------------------------------------
 
@@ -332,6 +339,9 @@ class Housekeeping:
             branch = None if fork is None else self._state.branches.find(fork.branch)
             if fork is not None and branch is not None and is_on(fork, branch):
                 return now_us + self._forget_after_us()  # the table stays dropped on its branch
+            if fork is None and len(self._state.family_of(raw)) > 1:  # its folder goes after the last of them
+                self._state.batch.put(keys.dropped_key(raw), keys.encode_version(max(now_us, 0)))
+                return now_us + self._forget_after_us() // 2
             if forget_us <= now_us:
                 self._state.batch.delete(keys.dropped_key(raw))
                 if self._state.forks.pop(raw, None) is not None:
@@ -342,8 +352,9 @@ class Housekeeping:
             return 0
         meta, fork = decode_table(last[1]), self._state.forks.get(raw)
         if any(
-            raw in (other.base, other.root, other.successor) and not other.is_gone
+            raw == other.successor or (raw in (other.base, other.root) and not other.is_detached)
             for other in self._state.forks.values()
+            if not other.is_gone
         ):
             return 0  # they have its entries, files in its folder, or files that it has since a refresh
         purge_us = dropped_us + (0 if fork is not None and fork.branch else retain_us(meta.properties))

@@ -109,12 +109,16 @@ class Sweeping:
         start = keys.dropped_key(keys.uuid_bytes(after)) + b"\x00" if after else keys.DROPPED
         for key, dropped_us in cursor.scan(start, prefix_end(keys.DROPPED)):
             raw = key[1:]
-            is_there = not _is_gone(cursor, raw) or _any(cursor, keys.purgeable_prefix(raw))
+            is_there = not _is_gone(cursor, raw) or _any(cursor, keys.purgeable_prefix(raw)) or self._has_clones(raw)
             if not is_there and keys.decode_version(dropped_us) <= by_us:
                 page.folders.append((keys.uuid_text(raw), ""))
             if len(page.folders) >= count:
                 page.following = SweepPlace(table_id=keys.uuid_text(raw))
                 return
+
+    def _has_clones(self, raw: bytes) -> bool:
+        """Whether clones have files in a table's folder: detached ones, if it was dropped and purged."""
+        return raw not in self._decider.state.forks and len(self._decider.state.family_of(raw)) > 1
 
     def _home_of(self, table_id: str) -> str:
         return keys.uuid_text(self._decider.state.home_of(keys.uuid_bytes(table_id)))
@@ -152,7 +156,8 @@ class Sweeping:
         self._check()
         state = self._decider.state
         state.flush()
-        return set() if _is_gone(state.store.cursor(), raw) else self._held_by_transactions(paths)
+        is_over = _is_gone(state.store.cursor(), raw) and not self._has_clones(raw)
+        return set() if is_over else self._held_by_transactions(paths)
 
     def _held_by_transactions(self, paths: Sequence[str]) -> set[str]:
         self._check()

@@ -17,7 +17,8 @@ class Fork:
     """What a fork has of its base: everything up to a version, its time and its version of the schema.
 
     `root` is the table that has no base; the files of all its forks lie in its folder. `branch` is empty for a clone.
-    `holds`: older versions of the base of which the fork restored files. `is_gone`: its records are
+    `holds`: older versions of the base of which the fork restored files. `is_detached`: a clone that keeps
+    nothing of its base. `is_gone`: its records are
     purged; it still says in whose folder its files were. `successor`: the table that has its
     files since a merge or refresh, in these versions of it.
     """
@@ -36,6 +37,7 @@ class Fork:
     is_gone: bool = False
     successor: bytes = b""
     successor_versions: tuple[int, int] = (0, 0)  # the first and the last
+    is_detached: bool = False
 
 
 def encode_branch(branch: Branch) -> bytes:
@@ -94,6 +96,7 @@ def encode_fork(fork: Fork) -> bytes:
         successor=fork.successor,
         successor_first=fork.successor_versions[0],
         successor_last=fork.successor_versions[1],
+        is_detached=fork.is_detached,
     ).SerializeToString()
 
 
@@ -114,7 +117,18 @@ def decode_fork(raw_id: bytes, raw: bytes) -> Fork:
         record.is_gone,
         record.successor,
         (record.successor_first, record.successor_last),
+        record.is_detached,
     )
+
+
+def moved_app(version: int) -> bytes:
+    """In place of an application's version, which is not known: the base got a later one at this version of it."""
+    return b"\x00" + version.to_bytes(8, "big")
+
+
+def moved_at(raw: bytes) -> int | None:
+    """That version of the base; None: it is a version of the application, which has 8 bytes."""
+    return int.from_bytes(raw[1:], "big") if len(raw) > 8 else None
 
 
 def encode_branch_event(event: BranchEvent) -> bytes:

@@ -398,6 +398,7 @@ class PlanMaintenanceRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     AT_ONCE_FIELD_NUMBER: _builtins.int
+    DETACH_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     operation: _common_pb2.Operation.ValueType
@@ -409,6 +410,10 @@ class PlanMaintenanceRequest(_message.Message):
     at_once: _builtins.bool
     """For a caller that commits all of it at once, without tasks: also where a task waits or runs, and beyond the bounds of
     a task. Only with an operation.
+    """
+    detach: _builtins.bool
+    """Of a clone: a major compaction of the buckets that have files of the table that it was made of, all at once. The other
+    fields but `partitions` and `options` don't count.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
@@ -428,10 +433,11 @@ class PlanMaintenanceRequest(_message.Message):
         page_token: _builtins.str = ...,
         options: Global___TaskOptions | None = ...,
         at_once: _builtins.bool = ...,
+        detach: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "operation", b"operation", "options", b"options", "page_size", b"page_size", "page_token", b"page_token", "partitions", b"partitions", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "detach", b"detach", "operation", b"operation", "options", b"options", "page_size", b"page_size", "page_token", b"page_token", "partitions", b"partitions", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

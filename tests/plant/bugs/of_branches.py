@@ -9,6 +9,7 @@ from tests.plant.bug import Bug
 SERVICE = "metaservice/service/"
 PURGE = ("tests/branches/test_purge.py",)
 HISTORIES = ("tests/branches/test_histories.py",)
+DETACHING = ("tests/branches/test_detaching.py",)
 MARKS = ("tests/branches/test_marks.py",)
 NAMES = ("tests/branches/test_names.py",)
 EVENTS = ("tests/branches/test_branch_events.py",)
@@ -24,6 +25,18 @@ ICEBERG = ("tests/iceberg/test_branches.py",)
 ICEBERG_FILES = ("tests/iceberg/test_branch_files.py",)
 
 BUGS: Final = (
+    Bug(
+        "a clone lets go of files that a held version of it shows",
+        SERVICE + "retention/detaching.py",
+        (("        (own_past, prefix_end(own_past), True),\n", ""),),
+        (*DETACHING, "-k", "holds"),
+    ),
+    Bug(
+        "files that are being written to a clone are swept with the folder of its dropped table",
+        SERVICE + "retention/sweeping.py",
+        (("_is_gone(state.store.cursor(), raw) and not self._has_clones(raw)", "_is_gone(state.store.cursor(), raw)"),),
+        (*DETACHING, "-k", "beside"),
+    ),
     Bug(
         "a fork shows entries that its parent added after the branch began",
         "metaservice/store/forks.py",
@@ -107,7 +120,12 @@ BUGS: Final = (
     Bug(
         "the parent's files of an ended branch are purged with it",
         SERVICE + "retention/housekeeping.py",
-        (("        return self._state.store.get(mask) is not None\n", "        return False\n"),),
+        (
+            (
+                "        return is_of_base(cursor, raw, (entry.partition, entry.bucket), entry.path)\n",
+                "        return False\n",
+            ),
+        ),
         PURGE,
     ),
     Bug(
@@ -154,7 +172,7 @@ BUGS: Final = (
     Bug(
         "files that a pin holds of before a refresh are purged with the branch",
         SERVICE + "retention/housekeeping.py",
-        (("raw in (other.base, other.root, other.successor) and", "raw in (other.base, other.root) and"),),
+        (("raw == other.successor or (raw in (other.base", "(raw in (other.base"),),
         REFRESH,
     ),
     Bug(

@@ -1,4 +1,4 @@
-"""`table.compact`: compactions that a user starts."""
+"""`table.compact` and `table.detach`: compactions that a user starts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from worker.base.errors import InputError
 from worker.commit.scopes import partitions_named
 from worker.commit.writes import Commit
 from worker.connection.table_view import TableView
-from worker.services.compaction.compaction import Options, run
-from worker.services.compaction.groups import OPERATIONS
+from worker.services.compaction.compaction import Options, run, staged
+from worker.services.compaction.groups import OPERATIONS, planned_groups
 from worker.services.compaction.orders import Order, check_order
 
 
@@ -41,6 +41,20 @@ def compact(
 def _as_written(meta: catalog_pb2.Table, names: Sequence[str]) -> Sequence[str]:
     known = {column.name.lower(): column.name for column in meta.columns}
     return names if isinstance(names, str) else [known.get(name.lower(), name) for name in names]
+
+
+def detach(table: TableView, message: str) -> Commit | None:
+    """Rewrites the files that a clone has of the table that it was made of; None if it has none.
+
+    A plan has no more groups than fit into its answers: what is left is planned next.
+    """
+    operation, options, last = OPERATIONS["major"], Options(message=message), None
+    while True:
+        version, groups = planned_groups(table, operation, (), options.to_wire(), detach=True)
+        if not groups:
+            return last
+        with staged(table, operation, groups, read_version=version, options=options) as compaction:
+            last = compaction.commit()
 
 
 def _order(operation: str, sort_by: Sequence[str], zorder_by: Sequence[str]) -> Order | None:

@@ -35,6 +35,8 @@ def planned_groups(
     operation: common_pb2.Operation.ValueType,
     partitions: Sequence[common_pb2.Partition],
     options: maintenance_pb2.TaskOptions,
+    *,
+    detach: bool = False,
 ) -> tuple[int | None, list[Group]]:
     """The groups that MetaService plans, and the version of the plan.
 
@@ -43,7 +45,7 @@ def planned_groups(
     version: int | None = None
     groups: list[Group] = []
     for page in table.client.plan_maintenance(
-        table.table_id, operation=operation, partitions=partitions, options=options, at_once=True
+        table.table_id, operation=operation, partitions=partitions, options=options, at_once=True, detach=detach
     ):
         if version not in (None, page.read_version):
             break

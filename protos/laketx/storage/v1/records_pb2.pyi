@@ -1614,6 +1614,7 @@ class ForkRecord(_message.Message):
     SUCCESSOR_FIELD_NUMBER: _builtins.int
     SUCCESSOR_FIRST_FIELD_NUMBER: _builtins.int
     SUCCESSOR_LAST_FIELD_NUMBER: _builtins.int
+    IS_DETACHED_FIELD_NUMBER: _builtins.int
     base: _builtins.bytes
     """The table that it has its past from."""
     version: _builtins.int
@@ -1638,6 +1639,8 @@ class ForkRecord(_message.Message):
     """The first version of that table that came from it."""
     successor_last: _builtins.int
     """The last one."""
+    is_detached: _builtins.bool
+    """Of a clone: whether it keeps nothing of the table that it has its past from."""
     @_builtins.property
     def holds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Older versions of the base of which it restored files."""
@@ -1663,10 +1666,11 @@ class ForkRecord(_message.Message):
         successor: _builtins.bytes = ...,
         successor_first: _builtins.int = ...,
         successor_last: _builtins.int = ...,
+        is_detached: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "branch", b"branch", "holds", b"holds", "is_dropped", b"is_dropped", "is_gone", b"is_gone", "is_merged", b"is_merged", "left_out", b"left_out", "root", b"root", "schema_version", b"schema_version", "successor", b"successor", "successor_first", b"successor_first", "successor_last", b"successor_last", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "branch", b"branch", "holds", b"holds", "is_detached", b"is_detached", "is_dropped", b"is_dropped", "is_gone", b"is_gone", "is_merged", b"is_merged", "left_out", b"left_out", "root", b"root", "schema_version", b"schema_version", "successor", b"successor", "successor_first", b"successor_first", "successor_last", b"successor_last", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
