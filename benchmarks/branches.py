@@ -16,6 +16,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.frame import Benchmark, scaled, scratch
+from benchmarks.peers.environment import ensure_python, said
 from benchmarks.serving import Served, memory, server
 from benchmarks.words import chosen
 from metaservice.client import MetaClient, uuid7
@@ -28,7 +29,7 @@ LAKE: Final = 10_000  # tables of the lake whose branches are made and dropped
 FILES: Final = 1_000_000  # of the large table
 OWN: Final = 1_000  # commits on a branch, and of the parent meanwhile
 TABLES: Final = 1_000  # of a merge
-PARTS: Final = ("making", "kept", "beside", "many", "large")
+PARTS: Final = ("making", "kept", "beside", "many", "large", "story")
 COMMITS: Final = 500
 WRITES: Final = 50
 ALONE: Final = 300  # appends without a merge
@@ -204,6 +205,21 @@ def many_tables(bench: Benchmark, client: MetaClient) -> None:
     others_beside(bench, f"{count:,} tables", alone, waits)
 
 
+def story(bench: Benchmark, client: MetaClient, folder: Path) -> None:
+    """An append on a branch and one in the parent: what a merge keeps of both."""
+    table_id = create(client, "story")
+    append(client, table_id)
+    client.create_branch("story")
+    append(client, client.get_table("story@story").table_id)
+    append(client, table_id)
+    assert client.merge_branch("story").merged
+    left = sum(1 for _ in client.list_files(table_id))
+    folder.mkdir()
+    peer = said([str(ensure_python()), "-W", "ignore", "-m", "benchmarks.peers.branch_appends", str(folder)])
+    work = "appends of three that are there after a branch came back"
+    bench.add(work, [left], unit="appends", at_least=3, peers={"pyiceberg, main set to the branch": peer["rows"][0]})
+
+
 def main() -> None:
     parts = chosen(__doc__, PARTS) or PARTS
     bench = Benchmark("branches", "Branches", packages=["grpcio"])
@@ -220,6 +236,8 @@ def main() -> None:
                 many_tables(bench, client)
             if "large" in parts:
                 large_table(bench, client)
+            if "story" in parts:
+                story(bench, client, folder / "story")
     raise SystemExit(0 if bench.finish() else 1)
 
 
