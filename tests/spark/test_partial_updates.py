@@ -156,8 +156,8 @@ def replayed(table: Table, rows: Rows, since: int, until: int) -> Rows:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_spark_folds_images_as_arrow_and_a_dict_do(lake: Lake, new_name: Names, layout: str) -> None:
     history = History(made(lake, new_name(), layout), SqlReads(lake), seed=1)
-    history.play(30)
-    check_reads(history, versions=3)
+    history.play(20)
+    check_reads(history, versions=2)
 
 
 @pytest.mark.long
