@@ -11,6 +11,7 @@ from worker.connection.lake_connection import Connection
 from worker.services.deletion_vectors import VectorKeeper
 from worker.services.keepers import IDLE_S
 from worker.services.key_indexes import KeyIndexKeeper
+from worker.services.key_scope_checks import KeyScopeChecker
 
 if TYPE_CHECKING:
     from worker.periodic import scheduler
@@ -35,6 +36,7 @@ def companions_of(
     """Return what runs beside a worker's tasks. Refreshes and periodic tasks need the packages of laketx[views]."""
     companions: list[Companion] = [VectorKeeper(lake, idle_s=idle_s)] if vectors else []
     companions += [KeyIndexKeeper(lake, idle_s=idle_s)] if key_index else []
+    companions.append(KeyScopeChecker(lake, idle_s=idle_s))
     has_engine = all(importlib.util.find_spec(package) is not None for package in ("duckdb", "sqlglot"))
     if views and has_engine:
         companions.append(refresher.ViewRefresher(lake))

@@ -319,6 +319,20 @@ def run_fsck(session: Session, **options: object) -> object:
     return later(FILE_JOBS, "run_fsck", extra="arrow")(session, **options)
 
 
+@command("check-keys")
+@table_argument
+@warehouse_option
+def run_check_keys(session: Session, **options: object) -> object:
+    """Check the keys of a table that shall be unique across partitions.
+
+    laketx check-keys shop.orders
+    It goes on with the check that begins when `table alter` sets key.scope to table; a worker does so, too. Each key
+    that stands in several partitions is shown. Buckets that are done are not checked again. When all are, the promise
+    begins. It ends with 1 as long as keys stand in its way.
+    """
+    return later("worker.services.key_scope_command", "run_check_keys", extra="arrow")(session, **options)
+
+
 @command("console")
 @click.option("--listen", default="127.0.0.1:8480", help="Address; port 0 picks a free one (default 127.0.0.1:8480).")
 @click.option("--tls-cert", type=FILE, default="", help="The certificate and intermediate certificates, in PEM.")
@@ -372,6 +386,7 @@ COMMANDS: Final = (
     run_sql,
     IMPORT,
     run_fsck,
+    run_check_keys,
     run_console,
     VIEW,
     PERIODIC,

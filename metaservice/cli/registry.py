@@ -17,14 +17,14 @@ SECTIONS: Final = {
     "Tables and rows": "namespace table view periodic head count load ingest export import sql",
     "Versions": "versions show files changes diff watch tag cursor pins branch",
     "Commits and conflicts": "txn why explain",
-    "Compaction, and what is deleted": "compaction worker purge fsck warehouse",
+    "Compaction, and what is deleted": "compaction worker purge fsck check-keys warehouse",
     "The service": "serve ping health status console clock backup restore check store step-down events bench",
     "Who may do what": "whoami can grant revoke grants token storage-key",
     "Other programs": "iceberg spark-jar completion help",
 }
 TITLE_OF: Final = {name: title for title, names in SECTIONS.items() for name in names.split()}
 BY_OTHERS: Final = (
-    *("head", "count", "load", "ingest", "export", "import", "sql", "fsck"),
+    *("head", "count", "load", "ingest", "export", "import", "sql", "fsck", "check-keys"),
     *("warehouse", "iceberg", "console", "spark-jar"),
 )
 IN_ACCESS: Final = ("whoami", "can", "grant", "revoke", "grants")  # one module has them all

@@ -38,7 +38,7 @@ from metaservice.cli.parameters import (
     table_argument,
 )
 from metaservice.cli.values import properties_text, when
-from metaservice.client import KEY_SCOPE, MetaServiceError, key_scope
+from metaservice.client import KEY_SCOPE, MetaServiceError, key_scope, keys_checked
 from metaservice.client.column_texts import split_outside_brackets, unquoted
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
@@ -164,7 +164,7 @@ def show(session: Session, table: catalog_pb2.Table) -> None:
             ("comment", table.comment),
             ("profile", table.profile),
             ("key", ", ".join(table.primary_key) or "none: an append table"),
-            ("key scope", KEY_SCOPES[key_scope(table)]),
+            ("key scope", _scope_text(table)),
             ("partitioned by", ", ".join(table.partition_columns)),
             ("buckets", table.buckets or ""),
             ("properties", properties_text(table.properties)),
@@ -177,6 +177,13 @@ def show(session: Session, table: catalog_pb2.Table) -> None:
     )
     session.say("")
     session.show_rows(COLUMN_COLUMNS, map(column_row, table.columns))
+
+
+def _scope_text(table: catalog_pb2.Table) -> str:
+    checked = keys_checked(table)
+    if checked is None:
+        return KEY_SCOPES[key_scope(table)]
+    return f"being checked: unique in the table in {checked[1]} of {table.buckets} buckets (laketx check-keys)"
 
 
 def column_row(column: catalog_pb2.Column) -> Row:

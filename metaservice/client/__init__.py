@@ -1,6 +1,7 @@
 """The typed client of MetaService: errors decoded from their stable reasons, retries limited per kind."""
 
 from metaservice.client.catalog import (
+    KEY_CHECKED,
     KEY_SCOPE,
     PROFILE_NAMES,
     KeyScope,
@@ -11,6 +12,7 @@ from metaservice.client.catalog import (
     is_partial,
     key_scope,
     key_spans_partitions,
+    keys_checked,
     move_column,
     relax_column,
     rename_column,
@@ -40,6 +42,7 @@ from metaservice.client.transaction import Transaction
 from metaservice.shared.ids import uuid7
 
 __all__ = [
+    "KEY_CHECKED",
     "KEY_SCOPE",
     "PROFILE_NAMES",
     "AlreadyExistsError",
@@ -70,6 +73,7 @@ __all__ = [
     "is_partial",
     "key_scope",
     "key_spans_partitions",
+    "keys_checked",
     "move_column",
     "relax_column",
     "rename_column",

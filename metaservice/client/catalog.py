@@ -23,6 +23,8 @@ PROFILE_NAMES: Final = (
     "row_level",
 )
 KEY_SCOPE: Final = "key.scope"  # the property
+KEY_CHECKED: Final = "key.scope.checked"  # how far the check of the keys is
+CHECKING: Final = "checking"  # the scope of a table that waits for it
 MERGE_ENGINE: Final = "merge.engine"  # likewise
 KeyScope = Literal["table", "partition"]
 
@@ -330,5 +332,17 @@ def is_partial(table: catalog_pb2.Table) -> bool:
 
 
 def key_spans_partitions(table: catalog_pb2.Table) -> bool:
-    """Whether the key is unique in the table without its partition columns: a writer looks it up in all partitions."""
-    return not set(table.partition_columns) <= set(table.primary_key) and key_scope(table) == "table"
+    """Whether writers keep a key unique that lacks partition columns: they look it up in all partitions.
+
+    While the keys that are there are checked, `key_scope` still is "partition".
+    """
+    lacks = not set(table.partition_columns) <= set(table.primary_key)
+    return lacks and table.properties.get(KEY_SCOPE) in ("table", CHECKING)
+
+
+def keys_checked(table: catalog_pb2.Table) -> tuple[int, int] | None:
+    """The number of the check of the table's keys, and of how many buckets it is done; None if none runs."""
+    if not key_spans_partitions(table) or key_scope(table) == "table":
+        return None
+    check, _, buckets = table.properties[KEY_CHECKED].partition(":")
+    return int(check), int(buckets)

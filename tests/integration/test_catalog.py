@@ -372,16 +372,16 @@ def test_a_key_contains_the_partition_columns_or_says_where_it_is_unique(client:
         client.create_table(keyed(fresh(), "id", **{"key.scope": "bucket"}))
 
 
-def test_the_scope_of_a_key_never_changes(client: MetaClient) -> None:
+def test_the_scope_of_a_key_changes_by_a_check_only(client: MetaClient) -> None:
     wanted = keyed(fresh(), "id", **{"key.scope": "partition"})
     table = client.create_table(wanted)
-    for alteration in (
-        common_pb2.Alteration(set_properties={"key.scope": "table"}),
-        common_pb2.Alteration(set_properties={"key.scope": "partition"}),
-        common_pb2.Alteration(remove_properties=["key.scope"]),
-    ):
-        with raises(BlockedError, "PROPERTY_FIXED"):
-            client.alter_table(table.table_id, alteration)
+    with raises(BlockedError, "PROPERTY_FIXED"):
+        client.alter_table(table.table_id, common_pb2.Alteration(remove_properties=["key.scope"]))
+    unique = client.create_table(keyed(fresh(), "id", **{"key.scope": "table"}))
+    with raises(BlockedError, "PROPERTY_FIXED"):
+        client.alter_table(unique.table_id, common_pb2.Alteration(set_properties={"key.scope": "partition"}))
+    with raises(BlockedError, "PROPERTY_FIXED"):
+        client.create_table(keyed(fresh(), "id", **{"key.scope": "partition", "key.scope.checked": "1:1"}))
     with raises(BlockedError, "REPLACE_CHANGES_LAYOUT"):
         client.create_table(keyed(wanted.name, "id", **{"key.scope": "table"}), or_replace=True)
     for again in (wanted, keyed(wanted.name, "id")):  # what it doesn't say stays

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final
 
 from metaservice.client import (
+    BlockedError,
     CommitOutcomeUnknownError,
     ConflictError,
     MetaServiceError,
@@ -44,6 +45,7 @@ NOT_ADOPTED: Final = ("METADATA_CHANGED", "NOT_ADOPTABLE", "PURGE_HAS_BEGUN")  #
 PLANNED_AGAIN: Final[Mapping[str, str]] = {
     "SCHEMA_VERSION_MISMATCH": "the columns changed",
     "VERSION_RETIRED": "the version was retired",
+    "KEYS_NOT_LOOKED_UP": "the key has to be looked up since",
 }
 
 
@@ -191,6 +193,10 @@ def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
             app_versions=[] if write.app is None else [write.app],
         )
     except ConflictError:  # the columns changed, and nothing else can be one
+        return None
+    except BlockedError as error:
+        if error.reason != "KEYS_NOT_LOOKED_UP":  # the table was as it is in the plan
+            raise
         return None
     return _commits([write], committed, stage.txn_id, {write.meta.table_id: staged.rows()}, 1)[0]
 

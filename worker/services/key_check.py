@@ -5,15 +5,17 @@ Their key index is checked, too: a writer believes what a whole layer says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from metaservice.client import MetaClient
-from protos.laketx.v1 import catalog_pb2
+from metaservice.client import MetaClient, key_scope, key_spans_partitions
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of
 from worker.arrow.scan.version_rows import VersionRows
 from worker.connection.lake_connection import Connection
@@ -22,18 +24,48 @@ from worker.files.key_index import Images, KeyIndex
 from worker.services.key_indexes import images_of
 
 
-def keys_twice(
-    client: MetaClient, warehouse: str, table: catalog_pb2.Table, version: int, most: int
-) -> Iterator[tuple[dict[str, Any], int]]:
-    """Up to so many keys that have several rows at the version, and how many rows. All keys are in memory."""
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """A key that stands in several partitions of a version."""
+
+    key: str
+    partitions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.key} in {' and '.join(self.partitions)}"
+
+
+def promised_keys_twice(client: MetaClient, warehouse: str, table: catalog_pb2.Table, version: int) -> Iterator[Twice]:
+    """The keys that have several rows at a version that promises to have none."""
     then = TableView(Connection(client, warehouse, None), table).at(version)
-    reader, names = VersionRows(then, version), list(then.meta.primary_key)
-    rows = pa.concat_tables([reader.empty(names), *reader.tables(names, None, float("inf"))])
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)
-    counted = frame.group_by(names).len("rows").filter(pl.col("rows") > 1).sort(names).head(most)
-    for row in counted.iter_rows():
-        yield dict(zip(names, row[:-1], strict=True)), row[-1]
+    if key_spans_partitions(then.meta) and key_scope(then.meta) == "table":
+        yield from keys_twice(then, entries_of(then, version), range(then.meta.buckets))
+
+
+def keys_twice(then: TableView, entries: Iterable[common_pb2.LiveEntry], buckets: Iterable[int]) -> Iterator[Twice]:
+    """The keys of these bucket numbers that have several rows in the entries of a version, whose definition it has.
+
+    The keys of one bucket number are in memory.
+    """
+    meta, of_bucket = then.meta, defaultdict(list)
+    for entry in entries:
+        if entry.HasField("file"):
+            of_bucket[entry.file.bucket].append(entry)
+    keys, places = list(meta.primary_key), [name for name in meta.partition_columns if name not in meta.primary_key]
+    names, reader = [*keys, *places], VersionRows(then, meta.head_version)  # no plan is asked for
+    for bucket in buckets:
+        parts = reader.visit(of_bucket[bucket], lambda one: reader.visible(one, names, None, float("inf")), None)
+        empty = reader.empty(names)
+        rows = pa.concat_tables([empty, *(part.select(names).cast(empty.schema) for part in parts)])
+        frame = pl.from_arrow(rows)
+        assert isinstance(frame, pl.DataFrame)
+        twice = frame.filter(frame.select(keys).is_duplicated()).sort(names)
+        for key, found in twice.group_by(keys, maintain_order=True):
+            yield Twice(_shown(keys, key), tuple(_shown(places, row) for row in found.select(places).iter_rows()))
+
+
+def _shown(names: Sequence[str], values: Sequence[Any]) -> str:
+    return ",".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
 
 
 def index_problems(

@@ -10,7 +10,7 @@ from typing import Final
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import COMPACTIONS, Operation, Principal
-from metaservice.core.table.properties import ONLY_BY_MERGE
+from metaservice.core.table.properties import KEY_CHECKED, KEY_SCOPE, ONLY_BY_MERGE
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.shared.table_patterns import is_among
 
@@ -105,6 +105,12 @@ def check_direct(meta: TableMeta, operation: Operation, alteration: Alteration |
     Table services may rewrite its files, and an ALTER may change what is no column. A statement that makes the table
     may fill it.
     """
+    if (
+        alteration is not None
+        and branch_of(meta.name)
+        and not alteration.set_properties.keys().isdisjoint((KEY_SCOPE, KEY_CHECKED))
+    ):
+        raise MetaError(ErrorKind.BLOCKED, "KEY_SCOPE_ON_BRANCH", table=meta.name)
     if meta.properties.get(ONLY_BY_MERGE) != "true" or branch_of(meta.name) or is_unborn(meta.name):
         return
     passes = operation in COMPACTIONS or operation is Operation.ALTER

@@ -10,15 +10,23 @@ from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.key_scope import key_scope, spans_partitions
-from metaservice.core.table.merge_engine import merge_engine
+from metaservice.core.table.key_scope import altered_scope, key_scope, spans_partitions
+from metaservice.core.table.merge_engine import check_merge_engine, merge_engine
 from metaservice.core.table.partitions import Partitioning
-from metaservice.core.table.properties import KEY_SCOPE, MERGE_ENGINE, PARTIAL, check_alterable, check_property_name
+from metaservice.core.table.properties import (
+    KEY_CHECKED,
+    KEY_SCOPE,
+    MERGE_ENGINE,
+    PARTIAL,
+    check_alterable,
+    check_property_name,
+)
 from metaservice.core.table.schema import Column, Schema, evolve, replace_schema
 from metaservice.core.table.schema_changes import Comment, Default, SchemaChange
 from metaservice.core.table.view_definition import check_refreshes, check_replaceable, is_view
 
 FINGERPRINT_BYTES: Final = 16
+KEPT: Final = (KEY_SCOPE, KEY_CHECKED, MERGE_ENGINE)  # of a table that is replaced
 
 
 class Profile(StrEnum):
@@ -151,6 +159,10 @@ class TableMeta:
         properties = {
             name: value for name, value in self.properties.items() if name not in change.remove_properties
         } | dict(change.set_properties)
+        columns = self.partitioning.names
+        properties = altered_scope(self.primary_key, columns, self.buckets, self.properties, properties)
+        if properties.get(KEY_SCOPE) != self.properties.get(KEY_SCOPE):
+            check_merge_engine(self.primary_key, columns, properties)
         if len(properties) > limits.PROPERTIES_MAX:
             raise invalid("TOO_MANY_PROPERTIES", count=len(properties), most=limits.PROPERTIES_MAX)
         if change.set_properties:
@@ -253,7 +265,7 @@ def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
             "the merge engine can't change: drop the table and create it again",
             merge_engine=engine,
         )
-    kept = {name: value for name, value in before.properties.items() if name in (KEY_SCOPE, MERGE_ENGINE)}
+    kept = {name: value for name, value in before.properties.items() if name in KEPT}
     settings = replace(
         before,
         profile=wanted.profile,

@@ -28,12 +28,14 @@ from metaservice.shared.view_schedules import is_view_schedule
 
 USER_PREFIX: Final = "user."
 KEY_SCOPE: Final = "key.scope"
+KEY_CHECKED: Final = "key.scope.checked"
 TABLE, PARTITION = "table", "partition"  # its values
 MERGE_ENGINE: Final = "merge.engine"
 WHOLE, PARTIAL = "whole", "partial"  # its values
 ONLY_BY_MERGE: Final = "write.only_by_merge"
 APPEND_REBASE: Final = "iceberg.append_rebase"
 MERGE_CHECKS: Final = "merge.checks"
+_CHECKED: Final = re.compile(r"^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,8})\Z")
 _USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
 _ORDER_COLUMN: Final = r"\s*(?:`(?:[^`\x00-\x1f]|``)+`|[^(),`\x00-\x1f]+)\s*"
 _ROW_ORDER = re.compile(rf"(sort|zorder)\(({_ORDER_COLUMN}(?:,{_ORDER_COLUMN})*)\)\Z")
@@ -130,9 +132,17 @@ PROPERTIES: Final = (
         KEY_SCOPE,
         TABLE,
         "Where a primary key is unique: in the table, or within a partition. A key that lacks partition columns has to "
-        "say it. Set when the table is created; never changes.",
+        "say it. A change to `table` first shows as `checking`: a worker checks the keys that are there.",
         choices=(TABLE, PARTITION),
-        is_fixed=True,
+        binds_writers=True,
+    ),
+    Property(
+        KEY_CHECKED,
+        "0:0",
+        "How far the check of the keys is while `key.scope` is `checking`: a number of the check, and how many buckets "
+        "have no key twice. Set by the check.",
+        form="check:buckets",
+        is_form=lambda value: bool(_CHECKED.match(value)),
     ),
     Property(
         MERGE_ENGINE,

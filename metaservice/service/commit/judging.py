@@ -20,10 +20,13 @@ from metaservice.core.commit.row_level import file_tests_of
 from metaservice.core.commit.transaction import Look, Txn, TxnTable
 from metaservice.core.commit.winner_blocks import meet_block
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.key_scope import key_scope
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Change, Conflict, Footprint, Operation, Read
+from metaservice.core.table.properties import TABLE
 from metaservice.service.commit.requests import CommitProgress
 from metaservice.service.decider.decider import ContinueNextGroup
+from metaservice.service.decider.forking import meta_at
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 
@@ -64,6 +67,21 @@ def refuse_changed(state: State, table: TableState, since: int | None) -> None:
             raise _rows_changed(table, since, version)
     if last > since:
         raise _rows_changed(table, since, last)
+
+
+def refuse_older_keys(state: State, table: TableState, version: int) -> None:
+    """Refuses a RESTORE to a version that may have a key twice, of a table whose writers keep it unique."""
+    if not table.meta.key_spans_partitions:
+        return
+    state.flush()
+    then = meta_at(state, table, version)
+    if key_scope(then.primary_key, then.partitioning.names, then.properties) != TABLE:
+        raise invalid(
+            "KEY_SPANS_PARTITIONS",
+            "the key was not yet unique across partitions at that version: restore a later one, or write the rows anew",
+            operation=Operation.RESTORE.name,
+            restore=version,
+        )
 
 
 def _rows_changed(table: TableState, since: int, version: int) -> MetaError:

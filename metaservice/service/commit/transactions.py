@@ -41,9 +41,10 @@ from metaservice.core.table.model import (
     Scope,
     TableCommit,
 )
+from metaservice.core.table.properties import KEY_SCOPE
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
-from metaservice.service.commit.judging import check_cost, judge_commit, look, refuse_changed
+from metaservice.service.commit.judging import check_cost, judge_commit, look, refuse_changed, refuse_older_keys
 from metaservice.service.commit.new_files import give_row_ids, refuse_inlined, refuse_live
 from metaservice.service.commit.outcomes import Outcomes, nothing_new
 from metaservice.service.commit.requests import Append, Begin, CommitProgress, CommitRequest, Intent
@@ -214,6 +215,8 @@ class Transactions:
         changes = progress.changes
         if any(change.alteration is not None and change.alteration.sets_defaults for change in changes):
             state.need(COLUMN_DEFAULTS)
+        if any(change.alteration is not None and KEY_SCOPE in change.alteration.set_properties for change in changes):
+            state.need(KEY_LOOKUPS)
         if request.cursors:
             check_moves(state, request.cursors)
         for change in changes:
@@ -288,6 +291,7 @@ class Transactions:
             refuse_changed(state, table, change.unchanged_since)
             if change.operation is Operation.RESTORE and change.restore_version >= 0:
                 state.check_retained(table, change.restore_version)
+                refuse_older_keys(state, table, change.restore_version)
             conflict = judge_commit(state, table, change, progress)
             if conflict is not None:
                 return conflict

@@ -130,6 +130,18 @@ BUGS: Final = (
         (("    if KEY_SCOPE not in properties:\n        raise", "    if len(missing) > 1:\n        raise"),),
     ),
     Bug(
+        "what an older check of the keys saw counts for a later one",
+        CORE + "table/key_scope.py",
+        (("or number != check or", "or"),),
+        own_tests=("tests/arrow/test_key_scope_checks.py", "-m", "not long", "-k", "changes_only"),
+    ),
+    Bug(
+        "a RESTORE goes behind the promise of a key across partitions",
+        "metaservice/service/commit/judging.py",
+        (("then.properties) != TABLE:", 'then.properties) == "":'),),
+        own_tests=("tests/arrow/test_key_scope_checks.py", "-m", "not long", "-k", "no_restore"),
+    ),
+    Bug(
         "two writers of one key in two partitions don't conflict",
         CORE + "commit/keys_across.py",
         (("if added[2] in self._buckets]", "if added[1:] in self._places]"),),

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from metaservice.client import is_partial, key_spans_partitions
+from metaservice.client import KEY_CHECKED, GoneError, is_partial, key_scope, key_spans_partitions
 from protos.laketx.v1 import common_pb2
 from worker.arrow.changes.commits import (
     DELETE,
@@ -158,11 +158,23 @@ class ChangeRows:
             found: Numbers = whole.column(ROW_ID).to_numpy()
             return found
         meta = self._table.meta
-        partition = () if key_spans_partitions(meta) else meta.partition_columns  # then a move is one update
+        partition = () if self._is_unique() else meta.partition_columns  # then a move is one update
         keys = _frame(whole.select(list(dict.fromkeys([*meta.primary_key, *partition]))))
         known = keys.unique().with_row_index(PLACE)
         numbered = keys.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
         return numbered[PLACE].cast(pl.Int64).to_numpy()
+
+    def _is_unique(self) -> bool:
+        """Whether no version of the range has a key in two partitions."""
+        meta = self._table.meta
+        if not key_spans_partitions(meta) or key_scope(meta) != "table":
+            return False
+        if KEY_CHECKED not in meta.properties:
+            return True  # since it was made
+        try:
+            return self._begin >= 0 and key_scope(self._table.at(self._begin).meta) == "table"
+        except GoneError:
+            return False
 
     def _whole_range(self, entries: Entries, differs: Any, whole: pa.Table) -> Entries:
         """One entry for each row: before its first commit, after its last one, with the last version that changed it.

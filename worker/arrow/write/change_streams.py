@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metaservice.client import is_partial, key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions, keys_checked
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.image_folds import whole_images
 from worker.arrow.scan.version_rows import VersionRows
@@ -28,6 +28,7 @@ from worker.arrow.write.merge_sources import plain_source
 from worker.arrow.write.staged_rows import (
     frame_of,
     identity_columns,
+    refuse_twice,
     tombstone_columns,
     tombstones,
     with_op,
@@ -133,6 +134,8 @@ def plan_changes(
     def stage(stage: Stage) -> Staged:
         then = table.at(stage.read_version)
         old = _old_rows(then, stage.read_version, near, batch)
+        if keys_checked(meta) is not None:
+            refuse_twice(old, meta)
         is_there, late = _matched(meta, old, batch)
         upserted = ~late & ~gone
         deleted = ~late & gone & (is_there >= 0)

@@ -83,6 +83,17 @@ def check_keys(rows: pa.Table, meta: catalog_pb2.Table, if_twice: str = "give it
         raise InputError("KEY_TWICE", f"the key {key} appears twice in the rows written to {meta.name}; {if_twice}")
 
 
+def refuse_twice(rows: pa.Table, meta: catalog_pb2.Table) -> None:
+    """Refuses a change of rows of a table, if one of their keys stands in several partitions."""
+    keys = frame_of(rows.select(list(meta.primary_key)))
+    twice = keys.filter(keys.is_duplicated())
+    if len(twice):
+        key = {name: twice[name][0] for name in meta.primary_key}
+        raise InputError(
+            "KEY_TWICE", f"the key {key} stands in several partitions of {meta.name}: upsert or delete its row first"
+        )
+
+
 def identity_columns(meta: catalog_pb2.Table) -> list[str]:
     """The columns by which rows of a primary-key table are unique: the key, and the partition unless it spans that."""
     partition = [] if key_spans_partitions(meta) else meta.partition_columns

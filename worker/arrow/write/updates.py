@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from metaservice.client import is_partial, key_spans_partitions
+from metaservice.client import is_partial, key_scope, key_spans_partitions
 from metaservice.shared.column_types import read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import columns_in, parsed
@@ -275,8 +275,9 @@ def _moved(meta: catalog_pb2.Table, changes: Changes) -> np.ndarray[Any, np.dtyp
 
 def _replaced_by_key(then: TableView, stage: Stage, changes: Changes, if_twice: str) -> Staged:
     meta = stage.meta
-    spans = key_spans_partitions(meta)  # then no row lands on the key of another one
-    looked_at = check_landing(then, stage, changes) if not spans and _moved(meta, changes).any() else []
+    spans = key_spans_partitions(meta)
+    is_unique = key_scope(meta) == "table"  # then no row lands on the key of another one
+    looked_at = check_landing(then, stage, changes) if not is_unique and _moved(meta, changes).any() else []
     after = changes.images if changes.new is None else pa.concat_tables([changes.images, changes.new])
     check_keys(after, meta, if_twice)
     names = places_of(meta)
