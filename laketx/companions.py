@@ -35,8 +35,7 @@ def companions_of(
 ) -> list[Companion]:
     """Return what runs beside a worker's tasks. Refreshes and periodic tasks need the packages of laketx[views]."""
     companions: list[Companion] = [VectorKeeper(lake, idle_s=idle_s)] if vectors else []
-    companions += [KeyIndexKeeper(lake, idle_s=idle_s)] if key_index else []
-    companions.append(KeyScopeChecker(lake, idle_s=idle_s))
+    companions += [KeyIndexKeeper(lake, idle_s=idle_s), KeyScopeChecker(lake, idle_s=idle_s)] if key_index else []
     has_engine = all(importlib.util.find_spec(package) is not None for package in ("duckdb", "sqlglot"))
     if views and has_engine:
         companions.append(refresher.ViewRefresher(lake))

@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--no-key-index",
         action="store_true",
-        help="Keep no index of keys that are unique across partitions: writers then read the keys of more files.",
+        help="Keep no index of keys that are unique across partitions, and check none that shall be.",
     )
     found.add_argument(
         "--no-views",
