@@ -325,6 +325,22 @@ ALERT_RULES: tuple[Alert, ...] = (
         "laketx cursor list; drop it, or check its reader.",
     ),
     Alert(
+        "LakeTXPeriodicRunFailed",
+        f'increase({metrics.PERIODIC_RUNS.name}{{outcome="failed"}}[1h]) > 0',
+        "0m",
+        "warning",
+        "A run of a periodic task has failed in the last hour, after its last attempt.",
+        "laketx periodic list shows the task, laketx periodic history the reason; ten in succession suspend it.",
+    ),
+    Alert(
+        "LakeTXPeriodicTaskLate",
+        f"{metrics.PERIODIC_LATE_SECONDS.name} > 15 * 60",
+        "5m",
+        "warning",
+        "A run of a periodic task has been due for a quarter of an hour.",
+        "laketx status says whether a worker runs: laketx worker starts one.",
+    ),
+    Alert(
         "LakeTXQuotaNearlyUsed",
         f"{QUOTA_SHARE} > 0.9",
         "5m",
