@@ -445,10 +445,5 @@ def test_rows_come_in_batches_whatever_the_session_prefers(lab: LabLake, sql: Sq
     table.delete(table.find(3))
     rows, compiled = "spark.sql.parquet.enableVectorizedReader", "spark.sql.codegen.wholeStage"
     for settings in ({rows: "false"}, {compiled: "true"}, {rows: "false", compiled: "true"}):
-        for setting, value in settings.items():
-            lab.spark.conf.set(setting, value)
-        try:
+        with with_settings(lab.spark, settings):
             sql.check(table)
-        finally:
-            for setting in settings:
-                lab.spark.conf.unset(setting)
