@@ -134,7 +134,7 @@ def play(serving: Serving, names: Mapping[str, str], chance: random.Random, numb
         with Watcher(serving.address, heads(client, watched)) as watcher:
             begun_s = time.monotonic()
             answer = pool.submit(merged, client, branch, txn_id)
-            time.sleep(chance.uniform(0, 0.8))
+            time.sleep(chance.uniform(0, 0.4))
             serving.kill()
             first = answer.result()
             took_s = time.monotonic() - begun_s

@@ -256,8 +256,8 @@ def by(statement: str, table: Table) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("keyed", "statement"),
     [
-        (False, ""),
         (False, INSERT),
+        pytest.param(False, "", marks=pytest.mark.long),
         pytest.param(True, "", marks=pytest.mark.long),
         pytest.param(True, MERGE, marks=pytest.mark.long),
     ],

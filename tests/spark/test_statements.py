@@ -17,6 +17,7 @@ ELSEWHERE: Final = {
     "changes": "test_sql_changes.py",
     "defaults": "test_defaults.py",
     "nested": "test_nested.py",
+    "queries": "test_sql_reads.py, test_sql_random.py",
     "story": "the other files",
     "types": "test_types.py, test_sql_reads.py",
     "versions": "test_sql_reads.py",

@@ -140,6 +140,7 @@ def test_bad_changes_are_refused_before_a_job(lake: Lake, spark: SparkSession, n
     assert (staged_folders(table), table.refresh().meta.head_version) == (folders, 1)
 
 
+@pytest.mark.long
 def test_a_large_delete_set_is_kept_in_a_file(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     table = lake.create_table(new_name(), "id bigint")
     table.insert(spark.range(MANY, numPartitions=2))
