@@ -9,6 +9,8 @@ from tests.java import BRIEF, java_options
 from worker.spark.java import prepare_java
 
 LONG_TIMEOUT_S = 3600  # of a test marked `long`
+# Tests of a minute each: at the end they would keep one worker busy when the others have nothing left.
+FIRST = ("test_drivers.py", "test_demo.py", "test_connect.py", "test_backup_repository.py")
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start Python by the thousand: each would compile all anew
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())  # of every session here and in processes of tests
@@ -22,3 +24,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
+    items.sort(key=lambda item: item.path.name not in FIRST)
