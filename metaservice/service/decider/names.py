@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeVar
 
 from metaservice.core.table.branches import Branch, branch_of
@@ -49,50 +48,52 @@ class AnyCase(dict[str, Thing]):
         return None if written is None else self.get(written)
 
 
-class TableNames(AnyCase[str]):
-    """The ids of tables by name, and the names that are on each branch."""
+class GroupedNames(AnyCase[Thing]):
+    """The same, and the names of each group. A name never changes its group."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._on: dict[str, dict[str, None]] = {}
+        self._groups: dict[str, dict[str, None]] = {}
 
-    def __setitem__(self, name: str, table_id: str) -> None:
-        super().__setitem__(name, table_id)
-        if branch := branch_of(name).lower():
-            self._on.setdefault(branch, {})[name] = None
+    def group_of(self, name: str, thing: Thing) -> str:
+        """Empty: it is in none."""
+        raise NotImplementedError
+
+    def __setitem__(self, name: str, thing: Thing) -> None:
+        super().__setitem__(name, thing)
+        if group := self.group_of(name, thing):
+            self._groups.setdefault(group, {})[name] = None
 
     def __delitem__(self, name: str) -> None:
+        group = self.group_of(name, self[name])
         super().__delitem__(name)
-        if branch := branch_of(name).lower():
-            del self._on[branch][name]
-            if not self._on[branch]:
-                del self._on[branch]
+        if group:
+            del self._groups[group][name]
+            if not self._groups[group]:
+                del self._groups[group]
+
+    def names_in(self, group: str) -> list[str]:
+        """The names of a group, the oldest first."""
+        return list(self._groups.get(group, ()))
+
+
+class TableNames(GroupedNames[str]):
+    """The ids of tables by name, and the names that are on each branch."""
+
+    def group_of(self, name: str, thing: str) -> str:  # noqa: ARG002 - the name says it
+        return branch_of(name).lower()
 
     def on(self, branch: str) -> list[str]:
         """The names on a branch, in any case. Any thread."""
-        return list(self._on.get(branch.lower(), ()))
+        return self.names_in(branch.lower())
 
 
-class BranchNames(AnyCase[Branch]):
+class BranchNames(GroupedNames[Branch]):
     """Branches by name, and those that have left another branch."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._left: dict[str, dict[str, None]] = {}
+    def group_of(self, name: str, thing: Branch) -> str:  # noqa: ARG002 - the branch says it
+        return thing.parent
 
-    def __setitem__(self, name: str, branch: Branch) -> None:
-        super().__setitem__(name, branch)
-        if branch.parent:
-            self._left.setdefault(branch.parent, {})[name] = None
-
-    def __delitem__(self, name: str) -> None:
-        parent = self[name].parent
-        super().__delitem__(name)
-        if parent:
-            del self._left[parent][name]
-            if not self._left[parent]:
-                del self._left[parent]
-
-    def children(self, branch: str) -> Iterator[str]:
+    def children(self, branch: str) -> list[str]:
         """The branches that have left a branch, the oldest first."""
-        return iter(self._left.get(branch, ()))
+        return self.names_in(branch)

@@ -76,8 +76,8 @@ BUGS: Final = (
         SERVICE + "decider/names.py",
         (
             (
-                "            del self._on[branch][name]\n            if not self._on[branch]:",
-                "            if not self._on[branch]:",
+                "            del self._groups[group][name]\n            if not self._groups[group]:",
+                "            if not self._groups[group]:",
             ),
         ),
         ("tests/unit/test_name_index.py",),
