@@ -155,12 +155,11 @@ class SourceTables:
         then = TableView(self._lake, self._meta(name, version))
         stored = self._stored_names(name, version)
         reader = VersionRows(then, version)
-        planned = chosen is not None and len(chosen.keys) <= KEYS_PLANNED_MAX
-        parts = reader.tables(_distinct(stored.values()), chosen.condition() if chosen and planned else None, WHOLE)
-        if chosen is not None and not planned:
-            parts = chosen.among(map(self._counted, parts))
+        where = chosen.condition() if chosen is not None and len(chosen.keys) <= KEYS_PLANNED_MAX else None
+        parts: Iterator[pa.Table] = map(self._counted, reader.tables(_distinct(stored.values()), where, WHOLE))
+        if chosen is not None and where is None:
+            parts = chosen.among(parts)
         rows = pa.concat_tables([reader.empty(_distinct(stored.values())), *parts])
-        rows = rows if chosen is not None and not planned else self._counted(rows)
         return rows.select(list(stored.values())).rename_columns(list(stored))
 
     def _changes(self, name: str) -> pa.Table:
