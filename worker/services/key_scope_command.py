@@ -22,7 +22,7 @@ def run_check_keys(session: Session, table: str, warehouse: str | None) -> Exit:
     meta, place = find_table(session.client, table), warehouse_of(session, warehouse)
     if keys_checked(meta) is None:
         is_unique = key_scope(meta) == "table"
-        state = "is unique in the table" if is_unique else "is not to be: set key.scope to table first"
+        state = "is unique in the table" if is_unique else "is unique within a partition: set key.scope to table first"
         session.done(f"the key of {meta.name} {state}")
         return Exit.DONE if is_unique else Exit.REFUSED
     lake = Connection(session.client, place, None)
