@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from pyspark.sql import SparkSession
 
 from laketx import Lake, Table, connect
 from tests.integration.bucket import bucket
@@ -29,8 +28,6 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowBucket]:
     ):
         for name, value in {**variables, "AWS_ENDPOINT_URL": found.url}.items():
             patch.setenv(name, value)
-        # Other tests may have started Spark in this process, which would then do the deletions, without S3's jars.
-        patch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
         yield found
 
 
