@@ -141,10 +141,12 @@ def refresh(
     incremental: bool = False,
     worker: str = "",
     attempts_max: int = ATTEMPTS_MAX,
+    begins_at: int | None = None,
 ) -> Refresh:
     """Bring a view up to its sources as they are now. The commit names the worker.
 
     `full` computes it as a whole, `incremental` does not if it can: otherwise what is expected to be faster.
+    `begins_at`: only if the last refresh is that version of the view (0: there was none).
 
     Raises BlockedError if a source was dropped, InputError if a column that the query reads was, ConflictError after
     too many lost races.
@@ -157,6 +159,8 @@ def refresh(
     new_cursors = False
     for attempt in range(1, attempts_max + 1):
         last = last_refresh(view, definition)
+        if begins_at is not None and begins_at != (0 if last is None else last.version):
+            return Refresh(NOTHING, 0 if last is None else last.version, {} if last is None else last.vector)
         pin, heads = view.lake.pins.own_many({source.table_id: None for source in definition.sources.values()})
         after = {name: heads[source.table_id] for name, source in definition.sources.items()}
         if last is not None and last.vector == after and not full:

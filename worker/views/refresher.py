@@ -211,25 +211,27 @@ class ViewRefresher:
     # -- refreshes
 
     def _begin(self, meta: catalog_pb2.Table) -> None:
-        thread = threading.Thread(target=partial(self._run, meta), name="laketx-view", daemon=True)
+        last = self._views[meta.table_id].last
+        run = partial(self._run, meta, 0 if last is None else last.version)
+        thread = threading.Thread(target=run, name="laketx-view", daemon=True)
         with self._lock:
             self._begun[meta.table_id] = max(self._begun.values(), default=0) + 1
             self._running[meta.table_id] = thread
         thread.start()
 
-    def _run(self, meta: catalog_pb2.Table) -> None:
+    def _run(self, meta: catalog_pb2.Table, begins_at: int) -> None:
         try:
-            self._refresh(meta)
+            self._refresh(meta, begins_at)
         finally:
             with self._lock:
                 del self._running[meta.table_id]
             self._wake.set()
 
-    def _refresh(self, meta: catalog_pb2.Table) -> None:
+    def _refresh(self, meta: catalog_pb2.Table, begins_at: int) -> None:
         state = self._views.get(meta.table_id, _View())
         try:
             view = TableView(self._lake, meta).refreshed()
-            done = refresh(view, worker=self.worker, attempts_max=ATTEMPTS_MAX)
+            done = refresh(view, worker=self.worker, attempts_max=ATTEMPTS_MAX, begins_at=begins_at)
         except (ConflictError, UnavailableError) as error:
             log.info("view %s was not refreshed, and is looked at again: %s", meta.name, error)
             return
