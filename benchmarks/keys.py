@@ -1,11 +1,12 @@
 """What a key across partitions costs: beside one within a partition, in a large table, and beside peers.
 
-`make bench-keys` runs all groups, ARGS="small large beside" some of them, and `no-peers` leaves the peers out. JSON
-and SCALE as elsewhere. Upserts have random keys, half of which move rows, or new ones above all others; "indexed"
+`make bench-keys` runs all groups, ARGS="small large values beside" some of them, and `no-peers` leaves the peers out.
+JSON and SCALE as elsewhere. Upserts have random keys, half of which move rows, or new ones above all others; "indexed"
 means with the key index that `laketx worker` keeps.
 
 small    100,000 rows in 50 partitions, beside the same table with a key within each partition
 large    10 million rows in 1,000 partitions: an upsert of a million keys, look-ups, bytes of the index
+values   2 million rows in 40 files: rows by a string that is not the key, with Bloom filters and without
 beside   a million rows in 20 partitions, an upsert of 100,000 keys, beside DuckLake, deltalake and pyiceberg
 """
 
@@ -33,6 +34,7 @@ from worker.services.key_indexes import KeyIndexKeeper
 
 SMALL: Final = Rows(100_000, 50)
 LARGE: Final = Rows(10_000_000, 1_000)
+VALUES, FILES, LOOKED_UP = 2_000_000, 40, 20
 BESIDE: Final = Rows(1_000_000, 20)
 COUNTS: Final = (1, 1_000, 10_000)
 SHARE: Final = 10  # of the rows, one in so many is upserted into large tables
@@ -134,6 +136,39 @@ def large(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
     assert table.count() == rows.count
 
 
+def values(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - likewise
+    count = scaled(VALUES, FILES) // FILES
+    chance = np.random.default_rng(7)
+    tables = {
+        name: lake.create_table(f"shop.{name}", "id bigint, mail string, amount double", properties=properties)
+        for name, properties in {"with_filters": {"index.bloom.columns": "mail"}, "without_filters": {}}.items()
+    }
+    names = pa.array([f"{number:016x}@example.org" for number in chance.integers(1 << 62, size=count * FILES)])
+    writes: dict[str, list[float]] = {name: [] for name in tables}
+    for at in range(FILES):
+        ids = pa.array(np.arange(at * count, (at + 1) * count))
+        rows = pa.table({"id": ids, "mail": names.slice(at * count, count), "amount": chance.random(count)})
+        for name, table in tables.items():
+            writes[name].append(seconds(lambda table=table, rows=rows: table.append(rows)))  # type: ignore[misc]
+    bench.add(
+        f"append {count:,} rows", writes["with_filters"], unit="s", peers={"without filters": writes["without_filters"]}
+    )
+    reads: dict[str, list[float]] = {name: [] for name in tables}
+    for at in chance.choice(len(names), LOOKED_UP).tolist():
+        for name, table in tables.items():
+            where = f"mail = '{names[at]}'"
+            begin = time.perf_counter()
+            assert table.to_arrow(where=where).column("id").to_pylist() == [at]
+            reads[name].append((time.perf_counter() - begin) * 1_000)
+    title = f"find one of {len(names):,} rows in {FILES} files by a string"
+    bench.add(title, reads["with_filters"], unit="ms", peers={"without filters": reads["without_filters"]})
+    sizes = {
+        name: sum(path.stat().st_size for path in Path(table.view.folder).rglob("*.parquet"))
+        for name, table in tables.items()
+    }
+    bench.add("bytes of the files, times those without", [sizes["with_filters"] / sizes["without_filters"]], unit="")
+
+
 def beside(bench: Benchmark, lake: Lake, *, peers: bool) -> None:
     rows = Rows(scaled(BESIDE.count), BESIDE.partitions)
     table = filled(lake, "beside", "table", rows, 1)
@@ -178,7 +213,7 @@ def ducklake(folder: Path, given: list[pa.Table]) -> list[float]:
         return found
 
 
-GROUPS: Final = {"small": small, "large": large, "beside": beside}
+GROUPS: Final = {"small": small, "large": large, "values": values, "beside": beside}
 
 
 def main() -> None:

@@ -19,6 +19,10 @@ INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 ATOMIC: Final = frozenset(
     {*INTEGERS, "boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"}
 )
+BLOOM_COLUMNS: Final = "index.bloom.columns"  # the property that lists columns with Bloom filters
+BLOOM_TYPES: Final = "strings, binary, integers, dates, timestamps, and decimals of up to 18 digits"
+_BLOOM: Final = frozenset({*INTEGERS, "string", "binary", "date", "timestamp", "timestamp_ntz"})
+_BLOOM_DIGITS: Final = 18  # files have decimals of more as bytes
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_]+\Z")
 _PUNCTUATION: Final = frozenset("<>(),:")
 _TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)+`|[A-Za-z0-9_]+|[<>(),:])")
@@ -105,6 +109,14 @@ def type_text(kind: Type) -> str:
             return f"map<{type_text(key)},{type_text(value)}>"
         case Struct(fields):
             return f"struct<{','.join(_field_text(field) for field in fields)}>"
+
+
+def may_have_bloom_filter(text: str) -> bool:
+    """Whether columns of the type can have Bloom filters: equal values are the same bytes in every file."""
+    kind = read_type(text)
+    if isinstance(kind, Decimal):
+        return kind.precision <= _BLOOM_DIGITS
+    return isinstance(kind, Atomic) and kind.name in _BLOOM
 
 
 def quoted(name: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from laketx import Lake, Table
+from tests.arrow.damaged_files import damage_pages
 from tests.spark import pruning
 from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES, Counts
 from tests.spark.stored import live
@@ -134,6 +137,24 @@ def test_a_compaction_leaves_rows_with_nan_where_they_were_found(
     table.update({"s": "null"}, where="not (d <= 5)")
     table.delete("d > 5")
     assert sorted(row.id for row in table.read().collect()) == [0, 2, 3, 5]
+
+
+def test_bloom_filters_of_either_writer_serve_either_reader(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    columns = "id bigint not null, email string, `a t` timestamp, price decimal(12,2)"
+    properties = {"write.inline.rows": "0", "index.bloom.columns": "EMAIL, `a t`, price"}
+    table = lake.create_table(new_name(), columns, properties=properties)
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
+    rows = [(n, f"u{n}@x", moment + timedelta(seconds=n), Decimal(n).scaleb(-2)) for n in range(400)]
+    for part in range(4):  # each over the whole range, so that bounds leave none out
+        if part % 2:
+            table.append([dict(zip(table.to_arrow().column_names, row, strict=True)) for row in rows[part::4]])
+        else:
+            table.insert(spark.createDataFrame(rows[part::4], columns).coalesce(1))
+    assert damage_pages(Path(table.folder), "id", {30, 31}) == 2  # one of each writer
+    for n in (30, 31):
+        for where in (f"email = 'u{n}@x'", f"`a t` = '{rows[n][2].isoformat()}'", f"price IN ({rows[n][3]})"):
+            assert [row.id for row in table.read(where=where).collect()] == [n]
+            assert table.to_arrow(columns=["id"], where=where).to_pylist() == [{"id": n}]
 
 
 # -- all of it ---------------------------------------------------------------------------------------------------------

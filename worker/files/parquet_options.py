@@ -13,12 +13,15 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
+from metaservice.shared.column_lists import parse_column_list
+from metaservice.shared.column_types import BLOOM_COLUMNS, may_have_bloom_filter
 from protos.laketx.v1 import catalog_pb2
 
 PYARROW_CODECS: Final = {"uncompressed": "none"}
 ZSTD_LEVEL: Final = 1
 DICTIONARY_BYTES: Final = 1 << 20  # beyond, pyarrow begins with a dictionary and goes on without
 REPEATS: Final = 4
+FALSE_POSITIVES: Final = 0.01
 
 
 def codec_of(meta: catalog_pb2.Table, words: Mapping[str, str] = PYARROW_CODECS) -> str:
@@ -51,6 +54,22 @@ def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:
         value_bytes = column.estimated_size() / len(column)
         if distinct * REPEATS <= len(column) and distinct * value_bytes <= DICTIONARY_BYTES:
             found.append(one.name)
+    return found
+
+
+def bloom_filters(meta: catalog_pb2.Table, rows: pl.DataFrame) -> dict[str, dict[str, float]]:
+    """The Bloom filters of a row group like these rows, by column, as large as its distinct values ask for."""
+    listed = {name.lower() for name in parse_column_list(meta.properties.get(BLOOM_COLUMNS, ""))}
+    return {
+        column.name: {"ndv": max(1, _distinct(rows[column.name])), "fpp": FALSE_POSITIVES}
+        for column in (meta.columns if listed else ())
+        if column.name.lower() in listed and column.name in rows.columns and may_have_bloom_filter(column.type)
+    }
+
+
+def _distinct(column: pl.Series) -> int:
+    found = column.approx_n_unique()
+    assert isinstance(found, int)
     return found
 
 

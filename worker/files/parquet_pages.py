@@ -5,8 +5,8 @@ pages are found by their headers, which say how long they are and how many value
 become a small file in memory: the column's dictionary if they need it, the pages as they are, and a footer. pyarrow
 reads that file, so the values are decoded by the same code as always.
 
-Only columns without nesting are read this way, where a value is a row. See https://parquet.apache.org/docs/file-format
-for the bytes, and https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md for their encoding.
+Only columns without nesting are read this way, where a value is a row.
+See https://parquet.apache.org/docs/file-format for the bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,19 @@ from typing import Any, Final
 import numpy as np
 
 from worker.files.position_blocks import Numbers
+from worker.files.thrift_compact import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Reader,
+    UnknownBytesError,
+    list_bytes,
+    number_bytes,
+    struct_bytes,
+    text_bytes,
+)
 
 MAGIC: Final = b"PAR1"
 HEADER_BYTES: Final = 1 << 10  # read at once; a header is seldom longer
@@ -29,11 +42,6 @@ CODECS: Final = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD":
 REPEATED: Final = 2
 DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
 WITHOUT_DICTIONARY: Final = frozenset([0, 3, 5, 6, 7, 9])  # encodings
-TRUE, FALSE, I32, I64, BINARY, LIST, STRUCT = 1, 2, 5, 6, 8, 9, 12
-
-
-class UnknownBytesError(Exception):
-    """The file, or its column, is none that this module understands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +124,7 @@ class PagedFile:
     def _page(self, offset: int) -> _Page:
         size = HEADER_BYTES
         while size <= HEADER_BYTES_MAX:
-            reader = _Reader(self._stream.read_at(size, offset))
+            reader = Reader(self._stream.read_at(size, offset))
             try:
                 header = reader.struct()
             except IndexError:  # it is longer
@@ -134,34 +142,34 @@ class PagedFile:
         values = sum(page.values for page in pages)
         begin, end = len(MAGIC), len(MAGIC) + sum(page.size for page in dictionary)
         unpacked = sum(page.unpacked_size for page in (*dictionary, *pages))
-        column = _struct(
+        column = struct_bytes(
             {
-                1: (I32, _number(TYPES.index(chunk.physical_type))),
-                2: (LIST, _list(I32, [_number(0)])),
-                3: (LIST, _list(BINARY, [_text(chunk.path_in_schema)])),
-                4: (I32, _number(CODECS[chunk.compression])),
-                5: (I64, _number(values)),
-                6: (I64, _number(unpacked)),
-                7: (I64, _number(len(body) - len(MAGIC))),
-                9: (I64, _number(end)),
-                **({11: (I64, _number(begin))} if dictionary else {}),
+                1: (I32, number_bytes(TYPES.index(chunk.physical_type))),
+                2: (LIST, list_bytes(I32, [number_bytes(0)])),
+                3: (LIST, list_bytes(BINARY, [text_bytes(chunk.path_in_schema)])),
+                4: (I32, number_bytes(CODECS[chunk.compression])),
+                5: (I64, number_bytes(values)),
+                6: (I64, number_bytes(unpacked)),
+                7: (I64, number_bytes(len(body) - len(MAGIC))),
+                9: (I64, number_bytes(end)),
+                **({11: (I64, number_bytes(begin))} if dictionary else {}),
             }
         )
-        group = _struct(
+        group = struct_bytes(
             {
-                1: (LIST, _list(STRUCT, [_struct({2: (I64, _number(begin)), 3: (STRUCT, column)})])),
-                2: (I64, _number(unpacked)),
-                3: (I64, _number(values)),
+                1: (LIST, list_bytes(STRUCT, [struct_bytes({2: (I64, number_bytes(begin)), 3: (STRUCT, column)})])),
+                2: (I64, number_bytes(unpacked)),
+                3: (I64, number_bytes(values)),
             }
         )
-        root = _struct({4: (BINARY, _text("schema")), 5: (I32, _number(1))})
-        footer = _struct(
+        root = struct_bytes({4: (BINARY, text_bytes("schema")), 5: (I32, number_bytes(1))})
+        footer = struct_bytes(
             {
-                1: (I32, _number(2)),
-                2: (LIST, _list(STRUCT, [root, element])),
-                3: (I64, _number(values)),
-                4: (LIST, _list(STRUCT, [group])),
-                6: (BINARY, _text(self._metadata.created_by or "")),
+                1: (I32, number_bytes(2)),
+                2: (LIST, list_bytes(STRUCT, [root, element])),
+                3: (I64, number_bytes(values)),
+                4: (LIST, list_bytes(STRUCT, [group])),
+                6: (BINARY, text_bytes(self._metadata.created_by or "")),
             }
         )
         return b"".join([body, footer, len(footer).to_bytes(4, "little"), MAGIC])
@@ -179,7 +187,7 @@ def _footer(stream: Any) -> bytes:
 
 def _columns_of(footer: bytes) -> dict[int, bytes]:
     """The elements of the schema that are columns without nesting, as they are in the footer, by their leaves."""
-    reader = _Reader(footer)
+    reader = Reader(footer)
     try:
         for number, kind in reader.fields():
             if number == 2 and kind == LIST:
@@ -190,7 +198,7 @@ def _columns_of(footer: bytes) -> dict[int, bytes]:
     raise UnknownBytesError("no schema")
 
 
-def _flat(reader: _Reader) -> Iterator[tuple[int, bytes]]:
+def _flat(reader: Reader) -> Iterator[tuple[int, bytes]]:
     count, _ = reader.list_begin()
     reader.struct()  # the root
     leaf = below = 0  # elements that belong to a nested column
@@ -202,100 +210,3 @@ def _flat(reader: _Reader) -> Iterator[tuple[int, bytes]]:
             yield leaf, reader.data[begin : reader.at]
         leaf += not children
         below = max(0, below - 1) + children
-
-
-# -- Thrift's compact protocol -----------------------------------------------------------------------------------------
-
-
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def struct(self) -> dict[int, Any]:
-        return {number: self.value(kind) for number, kind in self.fields()}
-
-    def fields(self) -> Iterator[tuple[int, int]]:
-        """The number and the type of each field; its value is to be read before the next."""
-        number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._signed()
-            yield number, head & 15
-
-    def list_begin(self) -> tuple[int, int]:
-        head = self._byte()
-        return (head >> 4 if head < 0xF0 else self._unsigned()), head & 15
-
-    def value(self, kind: int) -> Any:
-        match kind:
-            case 1 | 2:
-                return kind == TRUE
-            case 4 | 5 | 6:
-                return self._signed()
-            case 8:
-                return self._bytes(self._unsigned())
-            case 12:
-                return self.struct()
-            case 3:
-                return self._byte()
-            case 7:
-                return self._bytes(8)
-            case 9 | 10:
-                count, of = self.list_begin()
-                return [self._byte() if of in (TRUE, FALSE) else self.value(of) for _ in range(count)]
-            case _:
-                raise UnknownBytesError(f"a value of type {kind}")
-
-    def _byte(self) -> int:
-        found = self.data[self.at]
-        self.at += 1
-        return found
-
-    def _bytes(self, count: int) -> bytes:
-        begin, self.at = self.at, self.at + count
-        if self.at > len(self.data):
-            raise IndexError
-        return self.data[begin : self.at]
-
-    def _unsigned(self) -> int:
-        found = shift = 0
-        while (one := self._byte()) > 127:
-            found |= (one & 127) << shift
-            shift += 7
-        return found | one << shift
-
-    def _signed(self) -> int:
-        found = self._unsigned()
-        return found >> 1 ^ -(found & 1)
-
-
-def _struct(fields: dict[int, tuple[int, bytes]]) -> bytes:
-    """Numbers ascend, at most by 15."""
-    parts, before = [], 0
-    for number, (kind, value) in fields.items():
-        parts += [bytes([(number - before) << 4 | kind]), value]
-        before = number
-    return b"".join([*parts, b"\0"])
-
-
-def _list(kind: int, values: list[bytes]) -> bytes:
-    """Fewer than 15 values."""
-    return bytes([len(values) << 4 | kind]) + b"".join(values)
-
-
-def _number(value: int) -> bytes:
-    return _varint(value << 1)
-
-
-def _text(value: str) -> bytes:
-    found = value.encode()
-    return _varint(len(found)) + found
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

@@ -10,7 +10,8 @@ from typing import Final
 from metaservice.core import limits
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Operation
-from metaservice.core.table.properties import integer_property, parse_row_order, text_property
+from metaservice.core.table.properties import integer_property, text_property
+from metaservice.core.table.property_forms import parse_row_order
 from metaservice.core.table.schedule import ScheduleEntry, Window, parse_schedule, parse_windows
 from metaservice.core.table.types import folded
 from metaservice.shared.column_types import quoted

@@ -10,6 +10,7 @@ from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.bloom_columns import altered_bloom_columns, check_bloom_columns
 from metaservice.core.table.key_scope import altered_scope, key_scope, spans_partitions
 from metaservice.core.table.merge_engine import check_merge_engine, merge_engine
 from metaservice.core.table.partitions import Partitioning
@@ -24,6 +25,7 @@ from metaservice.core.table.properties import (
 from metaservice.core.table.schema import Column, Schema, evolve, replace_schema
 from metaservice.core.table.schema_changes import Comment, Default, SchemaChange
 from metaservice.core.table.view_definition import check_refreshes, check_replaceable, is_view
+from metaservice.shared.column_types import BLOOM_COLUMNS
 
 FINGERPRINT_BYTES: Final = 16
 KEPT: Final = (KEY_SCOPE, KEY_CHECKED, MERGE_ENGINE)  # of a table that is replaced
@@ -173,6 +175,10 @@ class TableMeta:
         before = self
         if change.schema_changes:
             before = self.with_schema(evolve(self.schema, change.schema_changes), new_version=change.changes_schema)
+            if BLOOM_COLUMNS not in change.set_properties:
+                properties = altered_bloom_columns(self.columns, before.columns, properties)
+        if BLOOM_COLUMNS in change.set_properties:
+            check_bloom_columns(before.columns, properties)
         after = replace(
             before,
             name=self.name if change.name is None else change.name,
@@ -242,6 +248,7 @@ class Namespace:
 def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
     """The table's metadata under a new definition: id, name and history stay."""
     check_replaceable(before.properties, wanted.properties)
+    check_bloom_columns(wanted.columns, wanted.properties)
     if before.buckets != wanted.buckets:
         raise MetaError(
             ErrorKind.BLOCKED,

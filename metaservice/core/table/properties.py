@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.limits import ORDER_COLUMNS_MAX, RETAIN_HOURS_DEFAULT, TEXT_CHARS_MAX
+from metaservice.core.limits import RETAIN_HOURS_DEFAULT, TEXT_CHARS_MAX
+from metaservice.core.table.property_forms import is_checks, is_column_list, is_row_order
 from metaservice.core.table.schedule import is_schedule, is_windows
-from metaservice.core.table.types import did_you_mean, folded
+from metaservice.core.table.types import did_you_mean
 from metaservice.core.table.view_definition import (
     CANONICAL,
     FAILURE,
@@ -24,6 +24,7 @@ from metaservice.core.table.view_definition import (
     is_query,
     is_sources,
 )
+from metaservice.shared.column_types import BLOOM_COLUMNS
 from metaservice.shared.view_schedules import is_view_schedule
 
 USER_PREFIX: Final = "user."
@@ -37,56 +38,7 @@ APPEND_REBASE: Final = "iceberg.append_rebase"
 MERGE_CHECKS: Final = "merge.checks"
 _CHECKED: Final = re.compile(r"^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,8})\Z")
 _USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
-_ORDER_COLUMN: Final = r"\s*(?:`(?:[^`\x00-\x1f]|``)+`|[^(),`\x00-\x1f]+)\s*"
-_ROW_ORDER = re.compile(rf"(sort|zorder)\(({_ORDER_COLUMN}(?:,{_ORDER_COLUMN})*)\)\Z")
 _INTEGER = re.compile(r"[0-9]{1,18}\Z")
-
-
-def parse_row_order(text: str) -> tuple[str, tuple[str, ...]]:
-    """ "sort" or "zorder" with its columns; both empty where rows lie as they come. Raises ValueError.
-
-    A name with a comma, a bracket or a backtick in it stands in backticks.
-    """
-    if not text.strip():
-        return "", ()
-    found = _ROW_ORDER.match(text.strip())
-    columns = tuple(_column(name.strip()) for name in re.findall(_ORDER_COLUMN, found[2])) if found else ()
-    is_once = len({folded(name) for name in columns}) == len(columns)
-    if found is None or not all(columns) or not is_once or len(columns) > ORDER_COLUMNS_MAX:
-        raise ValueError(text)
-    return found[1], columns
-
-
-def _column(text: str) -> str:
-    return text[1:-1].replace("``", "`") if text.startswith("`") else text
-
-
-def is_row_order(text: str) -> bool:
-    try:
-        parse_row_order(text)
-    except ValueError:
-        return False
-    return True
-
-
-def parse_checks(text: str) -> tuple[str, ...]:
-    """The queries of `merge.checks`. Raises ValueError."""
-    if not text.strip():
-        return ()
-    if not text.lstrip().startswith("["):
-        return (text.strip(),)
-    checks = json.loads(text)
-    if not all(isinstance(check, str) and check.strip() for check in checks):
-        raise ValueError(text)
-    return tuple(check.strip() for check in checks)
-
-
-def is_checks(text: str) -> bool:
-    try:
-        parse_checks(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +103,14 @@ PROPERTIES: Final = (
         "([partial updates](row-level.md#partial-updates)). Set when the table is created; never changes.",
         choices=(WHOLE, PARTIAL),
         is_fixed=True,
+    ),
+    Property(
+        BLOOM_COLUMNS,
+        "",
+        "The columns whose values get [Bloom filters](reading.md#bloom-filters) in the files that are written from now "
+        "on. Strings, binary, integers, dates, timestamps, and decimals of up to 18 digits can have one.",
+        form="column, … | empty: none",
+        is_form=is_column_list,
     ),
     Property(
         "compaction.verify",

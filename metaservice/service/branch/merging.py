@@ -10,7 +10,8 @@ from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.branches import Branch, BranchEventKind
 from metaservice.core.table.model import TableCommit
-from metaservice.core.table.properties import MERGE_CHECKS, parse_checks, text_property
+from metaservice.core.table.properties import MERGE_CHECKS, text_property
+from metaservice.core.table.property_forms import parse_checks
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReadsUnder, ReplayRequest
 from metaservice.service.branch.branched_names import BranchedNames
 from metaservice.service.branch.branches import forget_branch, note_event, put_branch

@@ -10,6 +10,32 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
+        "the block of a Bloom filter is chosen by the wrong half of the hash",
+        "worker/files/bloom_filters.py",
+        (("((hashes >> np.uint64(32)) * np", "((hashes & np.uint64(0xFFFFFFFF)) * np"),),
+        own_tests=("tests/arrow/test_bloom_filters.py", "-k", "every_value"),
+    ),
+    Bug(
+        "a filter of a column's old type is asked for values of the new one",
+        "worker/arrow/scan/row_groups.py",
+        (
+            (" or stored.field(names[0]).type != schema.field(column).type", ""),
+            ("chunk.physical_type != kind or may_have", "may_have"),
+        ),
+        own_tests=("tests/arrow/test_bloom_filters.py", "-k", "widened"),
+    ),
+    Bug(
+        "a renamed column loses its Bloom filter",
+        "metaservice/core/table/meta.py",
+        (
+            (
+                "properties = altered_bloom_columns(self.columns, before.columns, properties)",
+                "altered_bloom_columns(self.columns, before.columns, properties)",
+            ),
+        ),
+        own_tests=("tests/arrow/test_bloom_filters.py", "-k", "widened"),
+    ),
+    Bug(
         "the other processes of a compaction continue after one of them was killed",
         "worker/services/compaction/processes.py",
         (("                for child in self._running:\n                    child.kill()\n", ""),),

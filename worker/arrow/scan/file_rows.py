@@ -113,7 +113,7 @@ class OpenedFile:
 
     def stored_names(self, wanted: pa.Schema) -> list[str]:
         """The file's names of the columns that it has."""
-        return _stored_names(self.parquet.schema_arrow, wanted, self.file)
+        return stored_names_in(self.parquet.schema_arrow, wanted, self.file)
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def opened_file(file: InputFile, wanted: pa.Schema, memory_bytes: float) -> Iter
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
         if opened.metadata.num_rows != file.rows:
             raise OSError(f"{file.path} has {opened.metadata.num_rows} rows, not {file.rows}")
-        names = _stored_names(opened.schema_arrow, wanted, file)
+        names = stored_names_in(opened.schema_arrow, wanted, file)
         whole = opened.metadata.num_rows * (1 if memory_bytes == float("inf") else _row_bytes(stream, opened, names))
         rows_at_once = max(ROWS_AT_LEAST, int(min(file.rows, memory_bytes * file.rows / max(whole, 1))))
         yield OpenedFile(file, stream, opened, rows_at_once, is_local(files))
@@ -160,7 +160,8 @@ def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
     return float(max(1.0, first.nbytes / max(1, len(first))))
 
 
-def _stored_names(stored: pa.Schema, wanted: pa.Schema, file: InputFile) -> list[str]:
+def stored_names_in(stored: pa.Schema, wanted: pa.Schema, file: InputFile) -> list[str]:
+    """The names under which a file with that schema has the columns."""
     ids = {field_id(one) for one in wanted} - {None}
     extra = {one.name for one in wanted if field_id(one) is None}
     if file.names is not None and not file.carries_row_ids:  # a foreign `_row_id` is not one of this table's

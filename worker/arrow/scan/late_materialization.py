@@ -21,9 +21,10 @@ import pyarrow as pa
 from worker.arrow.scan.file_rows import InputFile, OpenedFile, RowGroups, completed, opened_file, read_tables
 from worker.files.arrow_types import in_shape
 from worker.files.footers import top_leaves
-from worker.files.parquet_pages import PagedFile, UnknownBytesError
+from worker.files.parquet_pages import PagedFile
 from worker.files.position_blocks import Numbers
 from worker.files.storage import in_pages
+from worker.files.thrift_compact import UnknownBytesError
 
 LATE_BYTES_AT_LEAST: Final = 1 << 18  # of late columns in the file; fewer are read at once with the others
 ROWS_SHARE_MAX: Final = 0.125  # of a row group's rows; if more are chosen, its other columns are read whole

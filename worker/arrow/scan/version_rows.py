@@ -30,11 +30,12 @@ from worker.arrow.scan.bucket_vectors import (
     runs_together,
 )
 from worker.arrow.scan.deleted_row_ids import with_hidden_ids
-from worker.arrow.scan.file_rows import InputFile, RowGroups, input_file, read_tables
+from worker.arrow.scan.file_rows import InputFile, input_file, read_tables
 from worker.arrow.scan.inlined_rows import content_of, joined
 from worker.arrow.scan.key_buckets import buckets_of
 from worker.arrow.scan.late_materialization import read_chosen
 from worker.arrow.scan.plans import PinnedPlan, ScannedFile, WrittenSchemas, entries_of
+from worker.arrow.scan.row_groups import row_groups
 from worker.base.in_parallel import Source, in_parallel
 from worker.base.lazy_modules import LazyModule
 from worker.base.schema import OP, ROW_ID, SET, TOMBSTONE
@@ -281,7 +282,7 @@ class VersionRows:
         names = dict.fromkeys([*columns, *(columns_in(where) if where is not None else ())])
         names |= dict.fromkeys([OP] if one.has_tombstones else []) | dict.fromkeys([ROW_ID] if one.file.hidden else [])
         wanted = pa.schema([self._stored.field(name) for name in names])
-        groups = self._row_groups(one, where)
+        groups = None if where is None else row_groups(one.file, where, self._stored, has_names=one.is_current)
         if where is None:
             for at, rows in read_tables(one.file, wanted, memory_bytes, groups):
                 hidden = _hidden_flags(one, rows, at)
@@ -296,36 +297,12 @@ class VersionRows:
 
         yield from read_chosen(one.file, wanted, first, chosen, memory_bytes, groups)
 
-    def _row_groups(self, one: FileToRead, where: Predicate | None) -> RowGroups | None:
-        """Excludes row groups by their bounds. Those of floats say nothing of NaN."""
-        if where is None or not one.is_current:
-            return None
-        parts = [part for part in conjuncts(where) if self._has_bounds(part)]
-        if not parts:
-            return None
-
-        def may_match(stream: Any, opened: Any) -> list[int]:
-            if opened.num_row_groups == 1:  # its bounds are the file's, which the service knows
-                return [0]
-            from pyarrow import dataset  # noqa: PLC0415 - it loads pandas
-
-            bounded = common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=parts))
-            condition = expression(bounded, self._stored)
-            fragment = dataset.ParquetFileFormat().make_fragment(stream)
-            return [group.id for group in fragment.subset(condition, schema=self.schema).row_groups]
-
-        return may_match
-
     def _expression(self, where: Predicate) -> Any:
         """The condition as pyarrow's; made once for all files, because a list of keys takes long."""
         last = self._last_expression
         if last is None or last[0] is not where:
             self._last_expression = last = where, expression(where, self._stored)
         return last[1]
-
-    def _has_bounds(self, part: Predicate) -> bool:
-        kinds = [self._stored.field(name).type for name in columns_in(part)]
-        return bool(kinds) and not any(pa.types.is_floating(kind) or pa.types.is_nested(kind) for kind in kinds)
 
 
 def _serves(planned: PinnedPlan, where: Predicate | None) -> bool:

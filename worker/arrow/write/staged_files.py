@@ -24,7 +24,7 @@ from worker.files.footers import (
     name_set_columns,
     partition_of,
 )
-from worker.files.parquet_options import flat_columns, options_of, repeating, with_nan
+from worker.files.parquet_options import bloom_filters, flat_columns, options_of, repeating, with_nan
 from worker.files.storage import is_local, make_folder, storage
 
 ROWS: Final = "write.inline.rows"
@@ -158,6 +158,7 @@ def write_parts(
             flat = flat_columns(written)
             schema = written.schema
             options = options_of(meta, schema, with_nan(flat)) | {"use_dictionary": repeating(flat, schema)}
+            options["bloom_filter_options"] = bloom_filters(meta, flat[:GROUP_ROWS])
             pq.write_table(written, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
             size = out.tell()
         return entry_of(stage, path, footers[0], size, kind)

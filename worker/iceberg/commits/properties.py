@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from metaservice.shared.column_lists import parse_column_list
+from metaservice.shared.column_types import BLOOM_COLUMNS
 from worker.iceberg.commits.requests import FORMAT_MIN, refused
 
 PREFIX: Final = "user.iceberg."
@@ -14,6 +16,7 @@ RETRIES: Final = "commit.retry.num-retries"
 OWN: Final = frozenset({APPEND_REBASE})  # LakeTX's, under the same name
 COMMENT: Final = "comment"
 FORMAT_VERSION: Final = "format-version"
+BLOOM_FILTER: Final = "write.parquet.bloom-filter-enabled.column."
 FORMAT_OF_FILES: Final = "write.format.default"
 OURS: Final = frozenset(  # what a loadTable says itself
     {
@@ -69,6 +72,7 @@ def repeats_appends(kept: Mapping[str, str]) -> bool:
 
 
 def shown_properties(kept: Mapping[str, str]) -> dict[str, str]:
-    """The kept ones, as clients set them."""
+    """The kept ones, as clients set them, and the columns for which Iceberg's writers make Bloom filters."""
     found = {name.removeprefix(PREFIX): kept[name] for name in kept if name.startswith(PREFIX) or name in OWN}
-    return {name: value for name, value in found.items() if name not in OURS}
+    filtered = {f"{BLOOM_FILTER}{name}": "true" for name in parse_column_list(kept.get(BLOOM_COLUMNS, ""))}
+    return filtered | {name: value for name, value in found.items() if name not in OURS}

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.scan.file_rows import InputFile, read_tables
 from worker.files.arrow_types import file_schema
-from worker.files.parquet_options import options_of, repeating, with_nan
+from worker.files.parquet_options import bloom_filters, options_of, repeating, with_nan
 from worker.files.storage import make_folder, storage
 
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
@@ -95,20 +95,24 @@ class Output:
         if not nan <= self._nan:
             self._end_file()  # its footer would get bounds that no longer hold
         if self._writer is None:
-            self._begin_file(repeating(rows, self._schema), nan)
+            self._begin_file(rows, nan)
         table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self._schema)
         del rows
         self._writer.write_table(table, row_group_size=len(table))
         if self._sink.tell() >= self._target:
             self._end_file()
 
-    def _begin_file(self, repeating: list[str], nan: frozenset[str]) -> None:
+    def _begin_file(self, rows: pl.DataFrame, nan: frozenset[str]) -> None:
         self._nan = nan
         path = f"{self._root}/{self._path(len(self.written))}"
         make_folder(self._files, path.rpartition("/")[0])
         self._sink = self._files.open_output_stream(path)
         self._writer = pq.ParquetWriter(
-            self._sink, self._schema, use_dictionary=repeating, **options_of(self._meta, self._schema, nan)
+            self._sink,
+            self._schema,
+            use_dictionary=repeating(rows, self._schema),
+            bloom_filter_options=bloom_filters(self._meta, rows),
+            **options_of(self._meta, self._schema, nan),
         )
 
     def _end_file(self) -> None:

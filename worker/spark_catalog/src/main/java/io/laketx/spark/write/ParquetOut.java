@@ -68,6 +68,7 @@ final class ParquetOut implements Serializable {
       for (String[] one : SETTINGS) job.getConfiguration().set(one[0], one[1]); // Spark keeps what is set in it
       OutputWriterFactory factory = ParquetUtils.prepareWrite(settings, job, schema, options);
       FieldIds.set(job.getConfiguration(), meta);
+      BloomFilters.set(job.getConfiguration(), meta);
       return new ParquetOut(factory, schema, new SerializableConfiguration(job.getConfiguration()));
     } catch (IOException error) {
       throw new UncheckedIOException(error);
