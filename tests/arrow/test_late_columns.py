@@ -1,4 +1,4 @@
-"""Rows that a condition chooses: read late or with all columns at once, they are the same."""
+"""Rows that a condition chooses: read late, or with all columns and those of other files, they are the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.arrow.conditions import some_condition
 from tests.arrow.tables import Reads, open_lake
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake
-from worker.arrow.scan import late_materialization
+from worker.arrow.scan import late_materialization, small_files
 from worker.arrow.scan.file_rows import InputFile, OpenedFile, read_tables
 from worker.arrow.scan.late_materialization import chosen_in, read_chosen
 from worker.base.schema import OP, ROW_ID
@@ -45,8 +45,9 @@ def test_both_ways_show_the_same_rows(lake: LabLake, seed: int, monkeypatch: pyt
     for _ in range(15):
         condition, _ = some_condition(chance)
         found = []
-        for least in (ALWAYS, NEVER):
+        for least, runs in ((ALWAYS, small_files.RUNS_PER_THREAD), (NEVER, 1)):
             monkeypatch.setattr(late_materialization, "LATE_BYTES_AT_LEAST", least)
+            monkeypatch.setattr(small_files, "RUNS_PER_THREAD", runs)
             scan = Reads(table).scanner(where=condition)
             parts = [scan.to_arrow(), scan.to_batches().read_all()]
             found.append([repr(part.to_pylist()) for part in parts])

@@ -42,6 +42,18 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_compaction_processes.py", "-k", "killed_child", "--timeout", "60"),
     ),
     Bug(
+        "rows chosen in small files come after those of a large one that follows",
+        "worker/arrow/scan/small_files.py",
+        (("(parts is None or size >= most)", "size >= most"),),
+        own_tests=("tests/arrow/test_small_files.py",),
+    ),
+    Bug(
+        "the last run of small files is not read",
+        "worker/arrow/scan/small_files.py",
+        (("for begin in range(0, len(sources), count)]", "for begin in range(0, len(sources) - count, count)]"),),
+        own_tests=("tests/arrow/test_small_files.py",),
+    ),
+    Bug(
         "threads of a client live on while the interpreter ends",
         "metaservice/client/threads.py",
         (("@atexit.register\n", ""),),

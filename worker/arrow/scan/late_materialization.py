@@ -35,6 +35,11 @@ PLACE: Final = "_laketx_place"
 Chosen = Callable[[pa.Table, int], Numbers]  # of rows with the first columns, and of the first one's position: places
 
 
+def is_small(file: InputFile) -> bool:
+    """Whether all columns are read at once, however few rows a condition chooses."""
+    return bool(file.content) or file.bytes < LATE_BYTES_AT_LEAST
+
+
 def read_chosen(
     file: InputFile,
     wanted: pa.Schema,

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from metaservice.client import is_partial
+from metaservice.shared.column_types import BLOOM_COLUMNS
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import Predicate, columns_in, conjuncts, expression
 from worker.arrow.scan.bucket_vectors import (
@@ -33,9 +34,10 @@ from worker.arrow.scan.deleted_row_ids import with_hidden_ids
 from worker.arrow.scan.file_rows import InputFile, input_file, read_tables
 from worker.arrow.scan.inlined_rows import content_of, joined
 from worker.arrow.scan.key_buckets import buckets_of
-from worker.arrow.scan.late_materialization import read_chosen
+from worker.arrow.scan.late_materialization import is_small, read_chosen
 from worker.arrow.scan.plans import PinnedPlan, ScannedFile, WrittenSchemas, entries_of
 from worker.arrow.scan.row_groups import row_groups
+from worker.arrow.scan.small_files import chosen_together, in_runs
 from worker.base.in_parallel import Source, in_parallel
 from worker.base.lazy_modules import LazyModule
 from worker.base.schema import OP, ROW_ID, SET, TOMBSTONE
@@ -89,11 +91,11 @@ class VersionRows:
         """The rows for which the condition is true, in parts; none is larger than about that."""
         shown = pa.schema([self.schema.field(name) for name in columns])
 
-        def read(one: FileToRead) -> Iterator[pa.Table]:
-            for rows in self.visible(one, columns, where, memory_bytes):
+        def read(source: Source[FileToRead]) -> Iterator[pa.Table]:
+            for rows in self._rows(source(), columns, where, memory_bytes):
                 yield _as_shown(rows.select(list(columns)), shown)
 
-        sources = [partial(_each, read, source) for source in self._sources(where)]
+        sources = [partial(read, source) for source in in_runs(self._sources(where), self._threads())]
         return in_parallel(sources, self._threads(), ITEMS_AHEAD if memory_bytes < float("inf") else 0)
 
     def visit(
@@ -274,6 +276,32 @@ class VersionRows:
         return not one.file.external and one.file.schema_version == self._table.meta.schema_version
 
     # -- the rows of a file
+
+    def _rows(
+        self, files: Iterable[FileToRead], columns: Sequence[str], where: Predicate | None, memory_bytes: float
+    ) -> Iterator[pa.Table]:
+        """The visible rows for which the condition is true, in order. Those of small files are chosen together."""
+        if where is None:
+            for file in files:
+                yield from self.visible(file, columns, None, memory_bytes)
+            return
+        asked, condition = list(columns_in(where)), self._expression(where)
+        names = list(dict.fromkeys([*columns, *asked]))
+        has_filters = bool(self._table.meta.properties.get(BLOOM_COLUMNS))  # they may spare a small file's rows, too
+
+        def whole(file: FileToRead) -> Iterable[pa.Table] | None:
+            if has_filters or not is_small(file.file):
+                return None
+            return (rows.select(names) for rows in self.visible(file, names, None, memory_bytes))
+
+        def chosen(file: FileToRead) -> Iterable[pa.Table]:
+            return (rows.select(names) for rows in self.visible(file, names, where, memory_bytes))
+
+        def choose(rows: pa.Table) -> pa.Table:
+            places = _chosen(rows.select(asked), None, condition)
+            return rows if len(places) == len(rows) else rows.take(pa.array(places))
+
+        yield from chosen_together(files, whole, chosen, choose, memory_bytes)
 
     def visible(
         self, one: FileToRead, columns: Sequence[str], where: Predicate | None, memory_bytes: float
