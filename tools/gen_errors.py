@@ -1,5 +1,7 @@
 """Fills in docs/errors.md what the code knows of each reason: its kinds, and who raises it. `--check` compares instead.
 
+A call whose reason the source doesn't tell is a failure: the page would lack it.
+
 The page's own are the columns with the meaning and the next step. A reason has one row, or several where those who
 raise it mean different things: then each row names its own.
 """
@@ -144,7 +146,11 @@ def document(page: str, raised: Raised) -> str:
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     check = wants_check(arguments, __doc__)
     page = (root / DOCUMENT).read_text(encoding="utf-8")
-    return write_or_check({DOCUMENT: document(page, raised_by_code(reasons_of_code(root)))}, root, check=check)
+    code = reasons_of_code(root)
+    unclear = [text for reasons in code for text in reasons.unclear]
+    for text in unclear:
+        print(f"the source doesn't tell this reason: give a word or a constant: {text}", file=sys.stderr)
+    return write_or_check({DOCUMENT: document(page, raised_by_code(code))}, root, check=check) or int(bool(unclear))
 
 
 if __name__ == "__main__":

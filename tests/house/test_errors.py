@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from google.rpc import code_pb2
@@ -23,6 +24,18 @@ def test_the_page_is_what_the_code_raises() -> None:
     assert gen_errors.document(DOCUMENT, raised_by_code(reasons_of_code())) == DOCUMENT, (
         "run `make docs`, and write what is new"
     )
+
+
+@pytest.mark.parametrize(("code", "unclear"), [("raise invalid(words[0])", ["words[0]"]), ("raise error", [])])
+def test_a_reason_that_the_source_does_not_tell_fails_the_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str, unclear: list[str]
+) -> None:
+    for folder in ("docs", "worker"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / gen_errors.DOCUMENT).write_text(gen_errors.HEAD, encoding="utf-8")
+    (tmp_path / "worker" / "m.py").write_text(code, encoding="utf-8")
+    assert gen_errors.main(["--check"], tmp_path) == len(unclear)
+    assert re.findall(r"\bm.py:1: (.*)", capsys.readouterr().err) == unclear
 
 
 def test_every_reason_has_words() -> None:
@@ -47,6 +60,7 @@ def test_every_engine_has_reasons() -> None:
     } <= raised
 
 
+@pytest.mark.long  # likewise
 def test_reasons_can_be_told_from_the_source() -> None:
     assert [text for reasons in reasons_of_code() for text in reasons.unclear] == [], "give a word or a constant"
 

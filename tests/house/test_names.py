@@ -7,6 +7,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -18,34 +20,44 @@ NAMED_TWICE = {"Branch", "Cursor", "Entry", "Session"}  # it only shrinks
 GLOSSARY = re.compile(r"^\| ([^|]+) \|", re.MULTILINE)
 
 
-def trees(*packages: str) -> Iterator[tuple[str, ast.Module]]:
-    for path in list_files(".py"):
-        name = name_of(path)
-        if name.startswith(tuple(f"{package}/" for package in packages)):
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class Names:
+    """What a file names."""
+
+    empty: int
+    classes: list[str]
 
 
-def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Yield each name where it is bound: a use of it doesn't count again."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                yield name
-            case ast.arg(arg=name):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case _:
-                pass
+@cache
+def names_of_files() -> dict[str, Names]:
+    """Each file of the packages is parsed once for all rules, and its tree forgotten."""
+    folders = tuple(f"{package}/" for package in CEILINGS)
+    paths = [path for path in list_files(".py") if name_of(path).startswith(folders)]
+    return {name_of(path): names_in(ast.parse(path.read_text(encoding="utf-8"))) for path in paths}
 
 
-def count_empty_names(tree: ast.AST) -> int:
-    return sum(name.lower() in EMPTY for name in bound_names(tree))
+def names_in(tree: ast.AST) -> Names:
+    nodes = list(ast.walk(tree))
+    empty = sum(name.lower() in EMPTY for node in nodes for name in bound_names(node))
+    return Names(empty, [node.name for node in nodes if isinstance(node, ast.ClassDef)])
+
+
+def bound_names(node: ast.AST) -> Iterator[str]:
+    """Yield the name that a node binds: a use of it doesn't count again."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            yield name
+        case ast.arg(arg=name):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case _:
+            pass
 
 
 @pytest.mark.parametrize("package", CEILINGS)
 def test_empty_words_name_nothing_new(package: str) -> None:
-    counts = {name: count_empty_names(tree) for name, tree in trees(package)}
+    counts = {name: names.empty for name, names in names_of_files().items() if name.startswith(f"{package}/")}
     total, ceiling = sum(counts.values()), CEILINGS[package]
     worst = sorted(counts.items(), key=lambda item: -item[1])[:5]
     assert total <= ceiling, f"{package} has {total} empty names, {ceiling} are allowed; most are in {worst}"
@@ -54,7 +66,7 @@ def test_empty_words_name_nothing_new(package: str) -> None:
 
 def test_an_empty_name_is_counted_wherever_it_is_bound() -> None:
     source = "def told(one, *, known):\n    self.found = [mine for mine in one]\n    wanted: int = there.here\n"
-    assert count_empty_names(ast.parse(source)) == 6
+    assert names_in(ast.parse(source)).empty == 6
 
 
 def glossary_words() -> set[str]:
@@ -65,9 +77,8 @@ def glossary_words() -> set[str]:
 def test_a_word_of_the_glossary_names_one_class() -> None:
     words = {word.title().replace(" ", "") for word in glossary_words()}
     classes: dict[str, list[str]] = {}
-    for name, tree in trees("laketx", "metaservice", "worker"):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node.name in words:
-                classes.setdefault(node.name, []).append(name)
+    for name, names in names_of_files().items():
+        for each in words.intersection(names.classes):
+            classes.setdefault(each, []).extend([name] * names.classes.count(each))
     assert classes.keys() >= {"Decider", "Tag"}  # the words are compared with classes at all
     assert {word for word, names in classes.items() if len(names) > 1} == NAMED_TWICE, classes

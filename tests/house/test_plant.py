@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection
+from functools import cache
 
 import pytest
 from _pytest.mark.expression import Expression
@@ -32,6 +33,7 @@ def named(test: str) -> Callable[..., bool]:
     return lambda word, /, **_: word in test
 
 
+@cache
 def written(place: str) -> list[str]:
     """The tests of a file or a folder, long ones left out, as they are written: without their parameters."""
     at = ROOT / place
@@ -44,8 +46,10 @@ def written(place: str) -> list[str]:
     return found
 
 
-def collected(places: Collection[str]) -> list[str]:
-    """Likewise with their parameters, as pytest finds them, which takes seconds."""
+def collected(session: pytest.Session, places: Collection[str]) -> list[str]:
+    """Likewise with their parameters, as pytest finds them, which takes seconds: a run of all tests has done it."""
+    if session.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not session.config.option.keyword:
+        return [item.nodeid for item in session.items if item.get_closest_marker("long") is None]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not long", *places]
     plain = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     said = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, check=True).stdout
@@ -57,8 +61,8 @@ def has_own(bug: Bug, tests: Collection[str]) -> bool:
     return any(test.startswith(file) and words.evaluate(named(test)) for test in tests)
 
 
-def test_own_tests_of_a_bug_are_there_and_not_long() -> None:
+def test_own_tests_of_a_bug_are_there_and_not_long(request: pytest.FixtureRequest) -> None:
     chosen = [bug for bug in BUGS if bug.own_tests]
     by_parameter = [bug for bug in chosen if not has_own(bug, written(bug.own_tests[0]))]
-    tests = collected(sorted({bug.own_tests[0] for bug in by_parameter})) if by_parameter else []
+    tests = collected(request.session, sorted({bug.own_tests[0] for bug in by_parameter})) if by_parameter else []
     assert [bug.name for bug in by_parameter if not has_own(bug, tests)] == []
