@@ -15,12 +15,13 @@ from tests.views.queries import SCHEMA, TABLES, Queries, random_row, random_rows
 from worker.base.errors import InputError
 from worker.views.classes import classified
 from worker.views.delta import CHANGES, FROM, NONE, TO, DeltaPlan, delta_plan, relations_of, whole_text
-from worker.views.differences import by_totals
+from worker.views.differences import by_totals, difference
 from worker.views.engine import run_with
 from worker.views.group_totals import groups_of
-from worker.views.operators import Opaque, Work
+from worker.views.operators import Opaque, Operator, Work
 from worker.views.query import analyse, parse
 from worker.views.refresh import subtract
+from worker.views.totals import known_totals, totals_in
 
 TYPES = {"k": "BIGINT", "g": "VARCHAR", "x": "BIGINT", "f": "DOUBLE", "d": "DECIMAL(6,2)"}
 
@@ -43,6 +44,7 @@ class Checked(NamedTuple):
     work: Work
     is_added: bool = False
     opened: int = 0
+    summed: int | None = None  # it has totals over all rows, and how many were not told by those before
 
 
 def check(text: str, before: Tables, after: Tables) -> Checked:
@@ -65,17 +67,38 @@ def check(text: str, before: Tables, after: Tables) -> Checked:
         relations[f"{name}@{FROM}"], relations[f"{name}@{NONE}"] = old, new.slice(0, 0)
         relations[f"{name}@{CHANGES}"] = subtract(new, old)
     assert {f"{name}@{side}" for name, side in relations_of(delta.text, used)} <= relations.keys()
-    difference = run_with(relations, delta.text)
-    assert added(bag(by_oracle(text, before)), bag(difference)) == bag(wanted), f"{text}\n{delta.text}"
-    assert bag(run_with(restricted(relations, delta), delta.text)) == bag(difference), f"{text}\n{delta}"
+    found = run_with(relations, delta.text)
+    assert added(bag(by_oracle(text, before)), bag(found)) == bag(wanted), f"{text}\n{delta.text}"
+    assert bag(run_with(restricted(relations, delta), delta.text)) == bag(found), f"{text}\n{delta}"
+    if any(totals_in(query.operator)):
+        return Checked(work, summed=check_totals(text, query.operator, changed, relations, bag(found)))
     groups = groups_of(query.operator)
     if groups is None:
         return Checked(work)
     held = HeldSources(changed, relations)
     old = run_with(before_only(relations), whole_text(query.operator))
     totals = by_totals(query.operator, groups, held, lambda: old)
-    assert totals is None or bag(totals) == bag(difference), f"{text}\n{delta.text}"
+    assert totals is None or bag(totals) == bag(found), f"{text}\n{delta.text}"
     return Checked(work, totals is not None, held.opened)
+
+
+def check_totals(
+    text: str, query: Operator, changed: list[str], relations: Tables, wanted: Counter[tuple[object, ...]]
+) -> int:
+    """Totals that one refresh stores serve the next one; returns how many of them were computed from all rows."""
+    earlier = {**before_only(relations), **{name: rows for name, rows in relations.items() if name.endswith(NONE)}}
+    first = known_totals(query, HeldSources([], earlier), None)
+    held = HeldSources(changed, relations)
+    known = known_totals(query, held, first.stored)
+    anew = known_totals(query, HeldSources([], relations), None)
+    assert known.stored == anew.stored, text
+    old = run_with({**earlier, **first.relations}, whole_text(first.query))
+    if first.stored is not None:
+        found = difference(known.query, known.added_to(held), lambda: old)
+        assert Counter({row: n for row, n in bag(found).items() if n}) == wanted, text
+    rows = run_with({**relations, **known.relations}, whole_text(known.query))
+    assert bag(rows) == added(bag(old), wanted), text
+    return held.computed
 
 
 def before_only(relations: Tables) -> Tables:
@@ -89,9 +112,11 @@ class HeldSources:
     def __init__(self, changed: list[str], relations: Tables) -> None:
         self.changed = changed
         self.opened = 0
+        self.computed = 0
         self._relations = relations
 
-    def relations(self, text: str, restrictions: object = None) -> dict[str, pa.Table]:
+    def relations(self, text: str, restrictions: object = None, given: object = None) -> dict[str, pa.Table]:
+        self.computed += "COUNT(*) AS r" in text and f"@{TO}" in text
         return {name: rows for name, rows in self._relations.items() if f'"{name}"' in text}
 
     def run(self, plan: DeltaPlan, more: Tables | None = None) -> pa.Table:

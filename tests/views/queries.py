@@ -73,6 +73,8 @@ class Queries:
             return self._ranked(rows + where, columns)
         if kinds is None and self._rng.random() < 0.3:
             return self._totals(rows + where, columns)
+        if kinds is None and self._rng.random() < 0.1:
+            return self._overall(rows + where, columns)
         wanted = list(kinds or self._rng.choices(["int", "int", "text", "float"], k=self._rng.randint(1, 3)))
         if mode in ("group", "having"):
             return self._grouped(rows + where, columns, wanted, having=mode == "having")
@@ -88,7 +90,8 @@ class Queries:
                 outputs.append(f"{key} AS c{at}")
             else:
                 outputs.append(f"{self._aggregate(columns, kind)} AS c{at}")
-        more = f" HAVING {self._aggregate(columns, 'int')} > 1" if having else ""
+        least = self._rng.choice(["1", "1", "(SELECT min(x) FROM s.c)"])
+        more = f" HAVING {self._aggregate(columns, 'int')} > {least}" if having else ""
         return f"SELECT {', '.join(outputs)} FROM {rows} GROUP BY {', '.join(groups)}{more}", wanted
 
     def _totals(self, rows: str, columns: list[Column]) -> tuple[str, list[str]]:
@@ -111,6 +114,26 @@ class Queries:
         having = " HAVING count(*) > 1" if self._rng.random() < 0.15 else ""
         text = f"SELECT {', '.join(outputs)} FROM {rows} GROUP BY {', '.join(dict.fromkeys(keys))}{having}"
         return text, [*key_kinds, *(calls[call] for call in chosen)]
+
+    def _overall(self, rows: str, columns: list[Column]) -> tuple[str, list[str]]:
+        """One row over all rows."""
+        number, word = (
+            self._expression(columns, self._rng.choice(["int", "decimal"])),
+            self._expression(columns, "text"),
+        )
+        calls = {
+            "count(*)": "int",
+            f"count({word})": "int",
+            f"sum({number})": "sum",
+            f"100 * sum({number}) / count(*)": "float",
+            f"avg({number})": "float",
+            f"min({word})": "text",
+            f"max({number})": "sum",
+        }
+        chosen = [call for call in calls if self._rng.random() < 0.5] or ["count(*)"]
+        having = self._rng.choice(["", "", " HAVING count(*) > 2"])
+        outputs = ", ".join(f"{text} AS c{at}" for at, text in enumerate(chosen))
+        return f"SELECT {outputs} FROM {rows}{having}", [calls[call] for call in chosen]
 
     def _aggregate(self, columns: list[Column], kind: str) -> str:
         argument = self._expression(columns, kind)
@@ -217,10 +240,12 @@ class Queries:
         value, of = self._expression(columns, kind), self._expression(own, kind)
         plain = f" WHERE {self._condition(own)}" if self._rng.random() < 0.5 else ""
         is_in = f"{value} IN (SELECT {of} FROM {inner}{self._rng.choice([plain, f' WHERE {where}'])})"
+        total = self._rng.choice(["avg(d)", "max(x)", "sum(x) - 3", "count(*) - 4"])
+        compared = f"{self._expression(columns, 'int')} >= (SELECT {total} FROM {inner}{plain})"
         if self._rng.random() < 0.3:
             inner, own = self._relation(depth - 1)
             is_in = f"{value} IN (SELECT {self._expression(own, kind)} FROM {inner})"
-        text = self._rng.choice([exists, is_in, is_in])
+        text = self._rng.choice([exists, is_in, is_in, compared])
         return self._rng.choice(
             [text, f"NOT {text}", f"NOT {text}", f"({text} OR {self._condition(columns)})", f"({text}) IS NOT TRUE"]
         )

@@ -93,7 +93,10 @@ def test_operators_have_their_classes() -> None:
     assert max(works("SELECT DISTINCT day FROM shop.orders")) is adding
     assert max(works("SELECT id FROM shop.orders UNION ALL SELECT id FROM shop.buyers")) is linear
     assert max(works("SELECT id FROM shop.orders UNION SELECT id FROM shop.buyers")) is adding
-    assert max(works("SELECT count(*) AS n FROM shop.orders")) is full
+    assert max(works("SELECT count(*) AS n, sum(amount) AS s FROM shop.orders")) is adding
+    assert max(works("SELECT count(*) AS n, sum(weight) AS s FROM shop.orders")) is full
+    assert max(works("SELECT count(DISTINCT buyer) AS n FROM shop.orders")) is full
+    assert max(works("SELECT id FROM shop.orders WHERE amount > (SELECT avg(amount) FROM shop.orders)")) is adding
     assert max(works("SELECT id FROM shop.orders WHERE buyer IN (SELECT id FROM shop.buyers)")) is keys
     assert works("SELECT id FROM shop.orders ORDER BY amount LIMIT 3") == [full]
     assert works("SELECT id FROM shop.orders EXCEPT SELECT id FROM shop.buyers") == [full]

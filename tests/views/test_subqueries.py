@@ -68,14 +68,15 @@ def test_values_of_subqueries_are_those_of_no_row_too() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SELECT k FROM s.a WHERE x > (SELECT avg(x) FROM s.b)", "one value for all rows"),
+        ("SELECT k FROM s.a WHERE x > (SELECT max(x) FROM s.b HAVING count(*) > 1)", "more than FROM and WHERE"),
+        ("SELECT k FROM s.a GROUP BY ROLLUP (k)", "grouping sets"),
         ("SELECT k, (SELECT b.x FROM s.b AS b WHERE b.k = a.k) AS x FROM s.a AS a", "can have several rows"),
         ("SELECT k FROM s.a AS a WHERE EXISTS (SELECT 1 FROM s.b AS b WHERE b.x < a.x)", "without equal columns"),
         ("SELECT k FROM s.a WHERE x = ANY (SELECT x FROM s.b)", "ANY of a subquery"),
         ("SELECT k FROM s.a WHERE (k, x) IN (SELECT k, x FROM s.b)", "several columns"),
         ("SELECT k FROM s.a AS a WHERE x > 1 OR EXISTS (SELECT 1 FROM s.b AS b WHERE b.f = a.k)", "different types"),
         ("SELECT k FROM s.a AS a WHERE x IN (SELECT x FROM s.b AS b WHERE b.k = a.k LIMIT 1)", "with LIMIT"),
-        ("SELECT k FROM s.a GROUP BY k HAVING k > (SELECT count(*) FROM s.b AS b WHERE b.k = a.k)", "over groups"),
+        ("SELECT k FROM s.a GROUP BY k HAVING k > (SELECT count(*) FROM s.b AS b WHERE b.k = a.k)", "in HAVING"),
         ("SELECT k FROM s.a AS a WHERE EXISTS (SELECT max(x) FROM s.b AS b WHERE b.k = a.k)", "over all rows"),
     ],
 )  # fmt: skip

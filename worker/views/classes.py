@@ -83,6 +83,10 @@ class _Classifier:
                 return Classified("the query", Work.FULL, operator.reason)
 
     def _shown_groups(self, operator: Aggregate) -> Classified:
+        if operator.has_totals:
+            listed = ", ".join(self._plain(text) for text, _ in operator.aggregates)
+            reason = "the changed rows are added to the totals of the refresh before"
+            return Classified(f"{listed} over all rows", Work.INVERTIBLE, reason)
         if not operator.keys:
             return Classified("aggregates over all rows", Work.FULL, "there is no group to restrict by")
         words = f"{operator.words} {', '.join(self._plain(text) for text, _ in operator.keys)}"
@@ -96,7 +100,7 @@ class _Classifier:
         match operator:
             case Project(_, columns):
                 self._meanings |= {quoted(name): self._plain(text) for text, name in columns}
-            case Aggregate(_, keys, aggregates):
+            case Aggregate(_, keys, aggregates, _):
                 self._meanings |= {quoted(name): self._plain(text) for text, name in (*keys, *aggregates)}
             case Window(_, _, calls):
                 self._meanings |= {quoted(name): self._plain(text) for text, name in calls}

@@ -18,6 +18,7 @@ VECTOR: Final = "view.vector"  # of a refresh's commit: the versions of the sour
 CLASS: Final = "view.class"
 REASON: Final = "view.reason"
 READ: Final = "view.read"  # rows and bytes of its sources that a refresh read, changed rows, and its seconds
+TOTALS: Final = "view.totals"  # those of its aggregates over all rows, if it has any
 WORKER: Final = "view.worker"  # the process that refreshes by schedule
 SCHEDULE: Final = "view.schedule"
 SUSPENDED: Final = "view.suspended"

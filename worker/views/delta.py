@@ -147,8 +147,9 @@ class _Texts:
                 return f"SELECT {_listed(columns)} FROM ({self.at(child, side)})"
             case Join():
                 return self._join(operator, self.at(operator.left, side), self.at(operator.right, side))
-            case Aggregate(child, _, _):
-                return self._grouped(operator, self.at(child, side))
+            case Aggregate():
+                rows = self._grouped(operator, self.at(operator.child, side))
+                return rows if operator.keys or side != NONE else f"{rows} HAVING FALSE"
             case Window(child, _, _):
                 return self._windowed(operator, self.at(child, side))
             case UnionAll(children):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import pyarrow as pa
 
 from worker.base.errors import InputError
-from worker.views.delta import DeltaPlan, Restriction, SomeGroups, delta_plan
+from worker.views.delta import NONE, DeltaPlan, N, SomeGroups, delta_plan, whole_text
 from worker.views.engine import Engine
 from worker.views.group_totals import (
     JUDGED,
@@ -25,28 +25,16 @@ from worker.views.group_totals import (
     shows_all_counts,
     touched_plan,
 )
-from worker.views.operators import Operator
+from worker.views.operators import Operator, sources_of
+from worker.views.totals import Sources
 
 FAILED: Final = "VIEW_QUERY_FAILED"
 
 
-class Sources(Protocol):
-    """The sources of a view: which changed, and the relations that plans read."""
-
-    @property
-    def changed(self) -> Sequence[str]: ...
-
-    def relations(
-        self, text: str, restrictions: Mapping[tuple[str, str], Restriction] | None = None
-    ) -> dict[str, pa.Table]: ...
-
-    def run(self, plan: DeltaPlan, more: Mapping[str, pa.Table] | None = None) -> pa.Table: ...
-
-    def without_nulls(self, columns: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]: ...
-
-
 def difference(query: Operator, sources: Sources, old: Callable[[], pa.Table]) -> pa.Table:
     """Return the query's rows that come and go, with N. `old` reads the view's rows."""
+    if sources_of(query).isdisjoint(sources.changed):
+        return sources.run(DeltaPlan(f"SELECT *, CAST(0 AS BIGINT) AS {N} FROM ({whole_text(query, NONE)})", {}))
     groups = groups_of(query)
     rows = None if groups is None else by_totals(query, groups, sources, old)
     if rows is not None:

@@ -11,6 +11,7 @@ from worker.views.group_totals import groups_of, touched_plan
 from worker.views.operators import Work
 from worker.views.refresh import past_refreshes, query_of
 from worker.views.sources import SourceTables
+from worker.views.totals import with_totals
 
 
 def explain(view: TableView) -> str:
@@ -27,15 +28,17 @@ def explain(view: TableView) -> str:
     expected = expected_seconds(past, usual_change(past)).text
     if expected and not is_full:
         lines += ["", f"  expected after {usual_change(past)} changed rows, as often: {expected}"]
-    groups = None if is_full else groups_of(query.operator)
-    touched = None if groups is None else touched_plan(groups, definition.sources)
+    operator, totals = with_totals(query.operator)
+    changed = (*definition.sources, *totals)
+    groups = None if is_full else groups_of(operator)
+    touched = None if groups is None else touched_plan(groups, changed)
     title = "the delta plan, if every source changed, for DuckDB:"
     if is_full:
         title, plan = "the query, for DuckDB:", whole_text(query.operator)
     elif touched is not None:
         title, plan = "what came and went of each group, if every source changed, for DuckDB:", touched.text
     else:
-        plan = delta_text(query.operator, definition.sources) or ""
+        plan = delta_text(operator, changed) or ""
     return "\n".join(
         [
             *lines,

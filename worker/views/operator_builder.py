@@ -23,7 +23,16 @@ from worker.views.operators import (
     columns_of,
     quoted,
 )
-from worker.views.subqueries import aggregates_of, aggregates_of_any, conjuncts, filtered, has_subquery, marked
+from worker.views.subqueries import (
+    aggregates_of,
+    aggregates_of_any,
+    conjuncts,
+    filtered,
+    free_columns,
+    has_subquery,
+    marked,
+)
+from worker.views.total_types import have_totals
 from worker.views.windows import windowed, windows_of, with_names
 
 KNOWN_CLAUSES: Final = frozenset(
@@ -98,7 +107,7 @@ class OperatorBuilder:
             parts.append(qualify.this)
         text: Callable[[exp.Expr], str] = self.text
         if _is_grouped(select):
-            rows, text = self._grouped(select, rows, parts)
+            rows, text = self._grouped(select, rows, parts, ctes)
         else:
             for at, part in enumerate(parts):
                 if has_subquery(part):
@@ -158,13 +167,16 @@ class OperatorBuilder:
         return Join(word, left, right, "TRUE" if on is None else self.text(on), keys)
 
     def _grouped(
-        self, select: exp.Select, rows: Operator, outputs: Sequence[exp.Expr]
+        self, select: exp.Select, rows: Operator, outputs: Sequence[exp.Expr], ctes: Mapping[str, exp.Query]
     ) -> tuple[Operator, Callable[[exp.Expr], str]]:
         """The rows grouped, and what gives the text of an expression over them."""
         group, having = select.args.get("group"), select.args.get("having")
         conditions = [] if having is None else [having.this]
         calls = [call for part in (*outputs, *conditions) for call in aggregates_of(part)]
-        if group is not None and {name for name, value in group.args.items() if value} - {"expressions", "all"}:
+        if group is not None and (
+            {name for name, value in group.args.items() if value} - {"expressions", "all"}
+            or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
+        ):
             raise NoRule("grouping sets have no rule yet")
         keys = [] if group is None else list(group.expressions)
         if group is not None and group.args.get("all"):
@@ -180,9 +192,15 @@ class OperatorBuilder:
             rows,
             tuple((self.text(key), names[key]) for key in dict.fromkeys(keys)),
             tuple((self.text(call), names[call]) for call in dict.fromkeys(calls) if call not in keys),
+            has_totals=not keys and have_totals(calls),
         )
         if having is not None:
-            grouped = Filter(grouped, self._over(having.this, names))
+            condition = having.this
+            if has_subquery(condition):
+                if any(free_columns(query, query) for query in condition.find_all(exp.Query)):
+                    raise NoRule("a correlated subquery in HAVING has no rule yet")
+                grouped, condition = marked(self, grouped, condition, ctes)
+            grouped = Filter(grouped, self._over(condition, names))
         return grouped, partial(self._over, names=names)
 
     def _over(self, expression: exp.Expr, names: Mapping[exp.Expr, str]) -> str:

@@ -6,7 +6,7 @@ A column of the relation `o` is the column "o.day": one quoted identifier, so th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, TypeAlias
 
@@ -75,6 +75,7 @@ class Aggregate:
     child: Operator
     keys: tuple[tuple[str, str], ...]  # the expression, its name
     aggregates: tuple[tuple[str, str], ...]
+    has_totals: bool = False  # over all rows, and changed rows can be added to each of them
 
     @property
     def words(self) -> str:
@@ -119,7 +120,7 @@ def columns_of(operator: Operator) -> tuple[str, ...]:
             return columns_of(child)
         case Join(kind, left, right, _, _):
             return columns_of(left) + (() if kind in ("SEMI", "ANTI") else columns_of(right))
-        case Aggregate(_, keys, aggregates):
+        case Aggregate(_, keys, aggregates, _):
             return tuple(name for _, name in (*keys, *aggregates))
         case Window(child, _, calls):
             return (*columns_of(child), *(name for _, name in calls))
@@ -132,7 +133,7 @@ def columns_of(operator: Operator) -> tuple[str, ...]:
 def children_of(operator: Operator) -> Sequence[Operator]:
     """Return the inputs."""
     match operator:
-        case Filter(child, _) | Project(child, _) | Aggregate(child, _, _) | Window(child, _, _):
+        case Filter(child, _) | Project(child, _) | Aggregate(child, _, _, _) | Window(child, _, _):
             return (child,)
         case Join(_, left, right, _, _):
             return (left, right)
@@ -140,6 +141,19 @@ def children_of(operator: Operator) -> Sequence[Operator]:
             return children
         case Scan() | Opaque():
             return ()
+
+
+def with_children(operator: Operator, children: Sequence[Operator]) -> Operator:
+    """Return the operator with other inputs."""
+    match operator:
+        case Filter() | Project() | Aggregate() | Window():
+            return replace(operator, child=children[0])
+        case Join():
+            return replace(operator, left=children[0], right=children[1])
+        case UnionAll():
+            return UnionAll(tuple(children))
+        case Scan() | Opaque():
+            return operator
 
 
 def sources_of(operator: Operator) -> frozenset[str]:

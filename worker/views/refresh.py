@@ -35,13 +35,14 @@ from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.views.classes import classified
 from worker.views.costs import PAST_MAX, PastRefresh, expected_seconds
-from worker.views.definition import CLASS, READ, REASON, VECTOR, WORKER, Definition
+from worker.views.definition import CLASS, READ, REASON, TOTALS, VECTOR, WORKER, Definition
 from worker.views.delta import N, whole_text
 from worker.views.differences import difference
 from worker.views.engine import matches, run_with
 from worker.views.operators import Work, quoted
 from worker.views.query import Query, analyse, parse
 from worker.views.sources import WHOLE, SourceTables
+from worker.views.totals import known_totals, totals_in
 
 ATTEMPTS_MAX: Final = 10
 BACKOFF: Final = Backoff(base_s=0.05, longest_s=2.0)
@@ -83,6 +84,7 @@ class LastRefresh:
     seconds: float = 0.0  # until its rows were known
     worker: str = ""  # that refreshed by the view's schedule
     rows_changed: int | None = None  # of the sources; None: it didn't count them
+    totals: str | None = None  # of its aggregates over all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class _Plan:
     is_difference: bool
     reason: str
     rows_changed: int | None = None
+    totals: str | None = None  # of aggregates over all rows, for the commit
 
 
 def last_refresh(view: TableView, definition: Definition, version: int | None = None) -> LastRefresh | None:
@@ -119,7 +122,8 @@ def _refresh_of(commit: read_pb2.Version, definition: Definition) -> LastRefresh
     read = json.loads(commit.properties.get(READ, "{}"))
     costs = (read.get("rows", 0), read.get("bytes", 0), read.get("seconds", 0.0))
     worker = commit.properties.get(WORKER, "")
-    return LastRefresh(commit.version, vector, kind, reason, commit.commit_time_us, *costs, worker, read.get("changed"))
+    changed, totals = read.get("changed"), commit.properties.get(TOTALS)
+    return LastRefresh(commit.version, vector, kind, reason, commit.commit_time_us, *costs, worker, changed, totals)
 
 
 def oldest_commit_us(lake: Connection, source_id: str, version: int) -> int | None:
@@ -226,6 +230,8 @@ def _refresh(
     if plan.rows_changed is not None:
         read["changed"] = plan.rows_changed
     properties = {VECTOR: json.dumps(vector, sort_keys=True), CLASS: kind, REASON: plan.reason, READ: json.dumps(read)}
+    if plan.totals is not None:
+        properties[TOTALS] = plan.totals
     if worker:
         properties[WORKER] = worker
     [commit] = run_writes(
@@ -254,19 +260,25 @@ def _planned(
     past: Callable[[], Sequence[PastRefresh]] | None = None,
 ) -> _Plan:
     """The rows of a refresh. With `past`, the refreshes before it say whether a full one is expected to be faster."""
-    reason, changed = _why_full(query, sources, last, full=full), None
+    reason, changed, known = _why_full(query, sources, last, full=full), None, None
     if reason is None:
         try:
             changed = sources.changed_rows()
             reason = None if past is None else _why_faster(past(), changed)
             if reason is None:
-                return _Plan(difference(query.operator, sources, old), True, "", changed)
+                known = known_totals(query.operator, sources, None if last is None else last.totals)
+                if past is None or not known.is_joined:
+                    rows = difference(known.query, known.added_to(sources), old)
+                    return _Plan(rows, True, "", changed, known.stored)
+                reason = "a total that is compared with each row changed"
         except MetaServiceError as error:
             if error.reason != RETIRED:
                 raise
             reason = "versions of a source after the last refresh are no longer kept"
-    text = whole_text(query.operator)
-    return _Plan(run_with(sources.relations(text), text), False, reason, changed)
+    known = known or known_totals(query.operator, sources, None)
+    text = whole_text(known.query)
+    rows = run_with(known.added_to(sources).relations(text), text)
+    return _Plan(rows, False, reason, changed, known.stored)
 
 
 def _why_faster(past: Sequence[PastRefresh], changed: int) -> str | None:
@@ -293,6 +305,8 @@ def _why_full(query: Query, sources: SourceTables, last: LastRefresh | None, *, 
     for step in classified(query.operator):
         if step.work is Work.FULL:
             return f"{step.operator}: {step.reason}"
+    if last.totals is None and any(totals_in(query.operator)):
+        return "no totals over all rows are stored"
     try:
         altered = sources.altered()
     except MetaServiceError as error:

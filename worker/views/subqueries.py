@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from sqlglot import exp
 
 from worker.views.operators import Aggregate, Filter, Join, NoRule, Operator, Project, columns_of, quoted
+from worker.views.total_types import have_totals
 
 CORRELATED: Final = frozenset(["expressions", "from_", "joins", "where"])
 AGGREGATES: Final = (exp.AggFunc, exp.Filter, exp.WithinGroup)
@@ -179,10 +180,13 @@ def _value(builder: Builder, rows: Operator, node: exp.Subquery, ctes: Ctes) -> 
     ):
         raise NoRule("a column of a subquery is neither grouped nor aggregated")
     inner = _equal_only(_correlated(builder, select, ctes, [], arguments=True))
-    if not inner.keys:
-        raise NoRule("a subquery with one value for all rows has no key to restrict by")
     prefix = builder.name()
     names = {call: f"{prefix}.{at}" for at, call in enumerate(calls)}
+    if not inner.keys:
+        texts = tuple((builder.text(call), names[call]) for call in calls)
+        total = Aggregate(inner.rows, (), texts, has_totals=have_totals(calls))
+        joined = Join("INNER", rows, total, "TRUE", ())
+        return joined, output.copy().transform(lambda part: _named(names[part]) if part in names else part, copy=False)
     keys = tuple((outer, f"{prefix}.k{at}") for at, (outer, _) in enumerate(inner.keys))
     groups = Aggregate(
         inner.rows,

@@ -19,6 +19,24 @@ TOTALS = ("tests/views/test_group_totals.py",)
 
 BUGS: Final = (
     Bug(
+        "a total keeps the smallest value when it went",
+        "worker/views/totals.py",
+        (('return f"(d.m{at} {beyond} b.v{at} AND NOT {came})"', 'return "FALSE"'),),
+        own_tests=("tests/views/test_totals.py", "-k", "smallest"),
+    ),
+    Bug(
+        "the sum of no value is 0",
+        "worker/views/totals.py",
+        (("CASE WHEN {count} <> 0 THEN", "CASE WHEN TRUE THEN"),),
+        own_tests=("tests/views/test_totals.py", "-k", "told_by"),
+    ),
+    Bug(
+        "a value for all rows that changed is compared with changed rows alone",
+        "worker/views/totals.py",
+        (("        if earlier.to_pylist() != after.to_pylist():\n", "        if not len(after):\n"),),
+        own_tests=("tests/views/test_totals.py", "-k", "changes_or_stays"),
+    ),
+    Bug(
         "a join counts the pairs of two changed rows twice",
         "worker/views/delta.py",
         (

@@ -55,8 +55,8 @@ def _equalities(where: Predicate, schema: pa.Schema) -> Iterator[tuple[str, Hash
         column, values = _values_of(part)
         if column and physical_type(schema.field(column).type) is not None:
             kind = schema.field(column).type
-            known = (value_of(value, kind) for value in values if value.WhichOneof("kind") != "null")
-            yield column, hashes_of(known, kind)
+            plain = (value_of(value, kind) for value in values if value.WhichOneof("kind") != "null")
+            yield column, hashes_of(plain, kind)
 
 
 def _values_of(part: Predicate) -> tuple[str, list[common_pb2.Value]]:
@@ -67,10 +67,10 @@ def _values_of(part: Predicate) -> tuple[str, list[common_pb2.Value]]:
         case "in_list":
             return part.in_list.column, list(part.in_list.values)
         case "any_of":
-            each = [_values_of(one) for one in part.any_of.operands]
-            columns = {column for column, _ in each}
+            parts = [_values_of(operand) for operand in part.any_of.operands]
+            columns = {column for column, _ in parts}
             if len(columns) == 1:
-                return columns.pop(), [value for _, values in each for value in values]
+                return columns.pop(), [value for _, values in parts for value in values]
         case _:
             pass
     return "", []
