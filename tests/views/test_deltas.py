@@ -49,6 +49,22 @@ def test_joins_of_two_changed_sides_count_each_pair_once(text: str) -> None:
         assert check(text, before, {name: mutated(rng, rows) for name, rows in before.items()}).work is Work.LINEAR
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, g FROM s.a INTERSECT SELECT x, g FROM s.b",
+        "SELECT k AS v FROM s.a EXCEPT SELECT x FROM s.b INTERSECT SELECT k FROM s.c",
+        "SELECT v, count(*) AS n FROM (SELECT f AS v FROM s.a EXCEPT SELECT d FROM s.b) GROUP BY v",
+    ],
+)
+def test_rows_of_both_sides_or_one_are_distinct_and_null_is_a_value(text: str) -> None:
+    for seed in range(6):
+        rng = random.Random(seed)
+        before = {name: random_rows(rng, 8) for name in TABLES}
+        after = {name: mutated(rng, rows) if rng.random() < 0.7 else rows for name, rows in before.items()}
+        assert check(text, before, after).work is Work.AFFECTED_KEYS
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(8))
 def test_thousands_of_random_differences_are_those_of_recomputation(part: int) -> None:

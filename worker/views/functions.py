@@ -169,6 +169,8 @@ EXACT: Final = frozenset(
     [
         "Count",
         "CountIf",
+        "Grouping",
+        "GroupingId",
         "Min",
         "Max",
         "LogicalAnd",

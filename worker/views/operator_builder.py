@@ -71,6 +71,8 @@ class OperatorBuilder:
             raise NoRule("LIMIT has no key to restrict by")
         if isinstance(query, exp.Union):
             return self._union(query, ctes)
+        if isinstance(query, exp.Intersect | exp.Except) and query.args.get("distinct"):
+            return self._compared(query, ctes)
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
         raise NoRule(f"{type(query).__name__.upper()} has no rule yet")
@@ -90,6 +92,26 @@ class OperatorBuilder:
         pairs = [zip(map(quoted, columns_of(side)), names, strict=True) for side in sides]
         whole = UnionAll(tuple(Project(side, tuple(columns)) for side, columns in zip(sides, pairs, strict=True)))
         return _distinct(whole, self.name()) if query.args.get("distinct") else whole
+
+    def _compared(self, query: exp.SetOperation, ctes: Mapping[str, exp.Query]) -> Operator:
+        """INTERSECT and EXCEPT: the distinct rows of both sides as groups, which know the sides that have them."""
+        sides = [self.query(side, ctes) for side in (query.this, query.expression)]
+        rows, flags, groups, has = (self.name() for _ in range(4))
+        columns = [_short(name) for name in columns_of(sides[0])]
+        if len(columns_of(sides[1])) != len(columns) or query.args.get("by_name"):
+            raise NoRule(f"{query.key.upper()} of different columns has no rule")
+        parts = []
+        for side, (left, right) in zip(sides, (("1", "0"), ("0", "1")), strict=True):
+            named = zip(map(quoted, columns_of(side)), (f"{rows}.{column}" for column in columns), strict=True)
+            parts.append(Project(side, (*named, (left, f"{flags}.l"), (right, f"{flags}.r"))))
+        grouped = Aggregate(
+            UnionAll(tuple(parts)),
+            tuple((quoted(f"{rows}.{column}"), f"{groups}.{column}") for column in columns),
+            tuple((f"MAX({quoted(f'{flags}.{side}')})", f"{has}.{side}") for side in "lr"),
+        )
+        is_right = 1 if isinstance(query, exp.Intersect) else 0
+        both = Filter(grouped, f"{quoted(f'{has}.l')} = 1 AND {quoted(f'{has}.r')} = {is_right}")
+        return Project(both, tuple((quoted(f"{groups}.{column}"), f"{rows}.{column}") for column in columns))
 
     def _select(self, select: exp.Select, ctes: Mapping[str, exp.Query]) -> Operator:
         unknown = {name for name, value in select.args.items() if value and name not in KNOWN_CLAUSES}
