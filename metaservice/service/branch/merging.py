@@ -82,8 +82,8 @@ class Merging:
         names.drop_in_parent(merged.time_us)
         commits: list[TableCommit] = []
         for replayed in merged.tables:
-            for commit, author in replayed.commits:
-                self._outcomes.write(author, commit)
+            for commit, author, encoded in replayed.to_write():
+                self._outcomes.write(author, commit, encoded)
                 commits.append(commit)
         names.put_in_parent(merged.time_us)
         names.forget()

@@ -126,11 +126,11 @@ class Refreshing:
         table.next_row_id = max(table.next_row_id, next_row_id)
         state.row_ids_given.add(table_id)
         commits = []
-        for commit, author in part.commits:
+        for commit, author, encoded in part.to_write():
             commit.change = replace(commit.change, table_id=table_id)
             if commit.meta is not None:
                 commit.meta = replace(commit.meta, table_id=table_id, name=name)
-            self._outcomes.write(author, commit)
+            self._outcomes.write(author, commit, encoded)
             commits.append(commit)
         part.table = table
         return commits

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from metaservice.core.commit.change_checks import check
 from metaservice.core.commit.judge import judge
@@ -38,6 +39,7 @@ from metaservice.service.decider.snapshots import StoreSnapshots, TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
 from metaservice.store.records.branches import ReadsOf, decode_declared
+from metaservice.store.records.commits import EncodedCommit, encode_commit
 from metaservice.store.records.row_facts import load_rows
 from metaservice.store.records.tables import added_chunks, added_of, decode_commit, decode_table
 
@@ -77,6 +79,7 @@ class Replayed:
     branch_version: int = 0
     checks: tuple[str, ...] = ()  # that the client has to run first
     done: tuple[TableOutcome, ...] = ()  # in place of the commits, where the merge is answered again
+    encoded: list[EncodedCommit] = field(default_factory=list)  # the commits, as far as that is done
 
     @property
     def count(self) -> int:
@@ -95,9 +98,15 @@ class Replayed:
         return self.conflict is not None or self.refusal is not None
 
     def at(self, time_us: int) -> Replayed:
-        """The same, with commits of another time."""
-        commits = [(_at(commit, time_us), replace(author, begin_us=time_us)) for commit, author in self.commits]
-        return replace(self, commits=commits)
+        """The same, with the time at which it is written."""
+        for commit, author in self.commits:
+            commit.time_us = commit.footprint.time_us = author.begin_us = time_us
+        return self
+
+    def to_write(self) -> Iterable[tuple[TableCommit, Txn, EncodedCommit | None]]:
+        """The commits with their authors."""
+        for (commit, author), encoded in zip_longest(self.commits, self.encoded):
+            yield commit, author, encoded
 
 
 class Ahead:
@@ -190,6 +199,9 @@ class Replay:
             replayed.refusal = refusal
         if replayed.fails:
             replayed.commits.clear()
+        for commit, author in replayed.commits:
+            replayed.encoded.append(encode_commit(commit, author))
+            yield COST_OF_A_RECORD
 
     def _forward(self, branch: str, time_us: int) -> Iterator[int]:
         for logged in self._logged():
@@ -345,10 +357,6 @@ def load_commit(state: State, table: TableState, version: int) -> Logged:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=number)
         chunks.append(chunk)
     return Logged(decode_commit(raw, chunks), added_of(raw, chunks))
-
-
-def _at(commit: TableCommit, time_us: int) -> TableCommit:
-    return replace(commit, time_us=time_us, footprint=replace(commit.footprint, time_us=time_us))
 
 
 def _no_replay(logged: Logged, meta: TableMeta) -> MetaError:

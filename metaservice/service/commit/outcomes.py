@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from metaservice.core import limits
 from metaservice.core.commit.rebase import Author
 from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, Written, end
 from metaservice.core.table.model import Advice, Change, Conflict, Footprint, Live, Operation, TableCommit
@@ -15,8 +14,8 @@ from metaservice.service.decider.snapshots import TableState, rows_of
 from metaservice.store import keys
 from metaservice.store.external_files import end_import, put_import
 from metaservice.store.records.branches import Fork, encode_declared
-from metaservice.store.records.row_facts import encode_rows
-from metaservice.store.records.tables import encode_added, encode_commit, encode_live, join_chunk
+from metaservice.store.records.commits import EncodedCommit, encode_commit
+from metaservice.store.records.tables import encode_live
 
 
 class Outcomes:
@@ -59,35 +58,29 @@ class Outcomes:
         state.drop_staged(txn, {outcome.table_id for outcome in outcomes if not outcome.already_applied})
         state.put_txn(txn)
 
-    def write(self, txn: Txn, commit: TableCommit) -> None:
+    def write(self, txn: Txn, commit: TableCommit, encoded: EncodedCommit | None = None) -> None:
         """The next entry of a table's log, its first one too; the table as the next decision sees it."""
         self.advance(commit)
-        self.write_commit(txn, commit)
+        self.write_commit(txn, commit, encoded)
 
-    def write_commit(self, txn: Txn, commit: TableCommit) -> None:
+    def write_commit(self, txn: Txn, commit: TableCommit, encoded: EncodedCommit | None = None) -> None:
+        """`encoded`: the commit, if that was made earlier."""
         state = self._decider.state
         table, batch = state.tables[commit.change.table_id], state.batch
         raw = table.raw_id
-        added = encode_added(commit)
-        chunks = 0
-        if len(added) > limits.INLINE_ENTRIES_MAX:
-            for start in range(0, len(added), limits.INLINE_ENTRIES_MAX):
-                chunk = join_chunk(added[start : start + limits.INLINE_ENTRIES_MAX])
-                batch.put(keys.chunk_key(raw, commit.version, chunks), chunk)
-                chunks += 1
-        inline = () if chunks else added
-        record = encode_commit(commit, txn, inline, chunks)
-        record += encode_rows(commit.change.key_sets, shared=commit.footprint.shared)
-        batch.put(keys.commit_key(raw, commit.version), record)
+        encoded = encoded or encode_commit(commit, txn)
+        for number, chunk in enumerate(encoded.chunks):
+            batch.put(keys.chunk_key(raw, commit.version, number), chunk)
+        batch.put(keys.commit_key(raw, commit.version), encoded.record(commit.time_us))
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
         if not commit.change.logical:
             table.idle = table.idle.after(commit.version)
             batch.put(keys.idle_key(raw, commit.version), keys.encode_version(table.idle.logical))
         for live in commit.removed:
             self._take_out(table, live, commit.version)
-        for live, encoded in zip(commit.added, added, strict=True):
+        for live, raw_entry in zip(commit.added, encoded.added, strict=True):
             entry = live.entry
-            batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encoded)
+            batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), raw_entry)
             if entry.external:
                 put_import(batch, raw, live)
             if entry.content:

@@ -26,11 +26,12 @@ class AnyCase(dict[str, Thing]):
 
     def __delitem__(self, name: str) -> None:
         super().__delitem__(name)
-        left = [one for one in self._written[name.lower()] if one != name]
-        if left:
-            self._written[name.lower()] = left
+        lower = name.lower()
+        written = self._written[lower]
+        if len(written) == 1:
+            del self._written[lower]
         else:
-            del self._written[name.lower()]
+            self._written[lower] = [other for other in written if other != name]
 
     def as_written(self, name: str) -> str | None:
         """The stored name; None if there is none, or if two differ only in case."""

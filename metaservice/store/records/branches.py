@@ -81,23 +81,20 @@ def decode_meaning(raw: bytes) -> tuple[int, bytes]:
 
 
 def encode_fork(fork: Fork) -> bytes:
-    return pb.ForkRecord(
-        base=fork.base,
-        version=fork.version,
-        time_us=fork.time_us,
-        schema_version=fork.schema_version,
-        root=fork.root,
-        branch=fork.branch,
-        holds=fork.holds,
-        is_dropped=fork.is_dropped,
-        is_merged=fork.is_merged,
-        left_out=fork.left_out,
-        is_gone=fork.is_gone,
-        successor=fork.successor,
-        successor_first=fork.successor_versions[0],
-        successor_last=fork.successor_versions[1],
-        is_detached=fork.is_detached,
-    ).SerializeToString()
+    """Field by field, as a commit: a merge ends a fork for each table."""
+    record = pb.ForkRecord()
+    record.base, record.version, record.time_us = fork.base, fork.version, fork.time_us
+    record.schema_version, record.root, record.branch = fork.schema_version, fork.root, fork.branch
+    record.is_dropped, record.is_merged = fork.is_dropped, fork.is_merged
+    record.is_gone, record.is_detached = fork.is_gone, fork.is_detached
+    if fork.holds:
+        record.holds.extend(fork.holds)
+    if fork.left_out:
+        record.left_out.extend(fork.left_out)
+    if fork.successor:
+        record.successor = fork.successor
+        record.successor_first, record.successor_last = fork.successor_versions
+    return record.SerializeToString()
 
 
 def decode_fork(raw_id: bytes, raw: bytes) -> Fork:

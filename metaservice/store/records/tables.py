@@ -155,8 +155,11 @@ def _removed(ref: pb.RefRecord) -> Removed:
     )
 
 
-def encode_commit(commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), chunks: int = 0) -> bytes:
-    """The log's record; with `chunks` the added entries are kept apart, without it `added` has them encoded."""
+def encode_untimed(commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), chunks: int = 0) -> bytes:
+    """The log's record without the time of the commit.
+
+    With `chunks` the added entries are kept apart, without it `added` has them encoded.
+    """
     footprint = commit.footprint
     files = rows = size = 0
     for live in commit.added:
@@ -167,7 +170,7 @@ def encode_commit(commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), ch
             size += entry.size_bytes
     who = footprint.principal
     record = pb.CommitRecord()
-    record.version, record.time_us = commit.version, commit.time_us
+    record.version = commit.version
     record.logical, record.blind = commit.change.logical, footprint.blind
     record.operation, record.txn_id = footprint.operation, footprint.txn_id
     record.principal, record.client = who.name, who.client

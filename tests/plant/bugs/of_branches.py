@@ -463,6 +463,12 @@ BUGS: Final = (
         TURNS,
     ),
     Bug(
+        "a merge writes the record of one commit under the version of another",
+        SERVICE + "branch/replay.py",
+        (("replayed.encoded.append(encode_commit(", "replayed.encoded.insert(0, encode_commit("),),
+        ("tests/branches/test_conflicts.py",),
+    ),
+    Bug(
         "a branch shows a tag of a version that it does not have",
         "metaservice/core/retention/branch_marks.py",
         ((" if tag.version <= base else None", ""),),
