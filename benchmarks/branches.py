@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -98,7 +99,7 @@ def making(bench: Benchmark, client: MetaClient) -> None:
     say(f"a lake of {tables:,} tables")
     at_once(lambda name: create(client, name), [f"table_{number}" for number in range(tables)])
     time.sleep(SETTLING_S)
-    rates: dict[str, list[float]] = {"made": [], "dropped": [], "look-ups": [], "made alone": [], "dropped alone": []}
+    rates: dict[str, list[float]] = defaultdict(list)
     for run in range(RUNS):
         names = [f"b{run}_{number}" for number in range(count)]
         rates["made"].append(at_once(client.create_branch, names))
@@ -107,10 +108,14 @@ def making(bench: Benchmark, client: MetaClient) -> None:
         few = names[: count // 4]
         rates["made alone"].append(at_once(client.create_branch, few, callers=1))
         rates["dropped alone"].append(at_once(client.drop_branch, few, callers=1))
+        rates["made in one call"].append(count / seconds(client.create_branches, names))
+        rates["dropped in one call"].append(count / seconds(client.drop_branches, names))
     beside = {"look-ups of one table": rates["look-ups"]}
     lake_of = f"in a lake of {tables:,} tables"
     bench.add(f"create a branch {lake_of}, 8 callers", rates["made"], unit="per s", at_least=2_000, peers=beside)
     bench.add(f"drop a branch {lake_of}, 8 callers", rates["dropped"], unit="per s", at_least=2_000, peers=beside)
+    bench.add(f"create branches {lake_of}, many in a call", rates["made in one call"], unit="per s", at_least=2_000)
+    bench.add(f"drop branches {lake_of}, many in a call", rates["dropped in one call"], unit="per s", at_least=2_000)
     bench.add(f"create a branch {lake_of}, one caller", rates["made alone"], unit="per s")
     bench.add(f"drop a branch {lake_of}, one caller", rates["dropped alone"], unit="per s")
 

@@ -23,7 +23,7 @@ from laketx.periodic_task import PeriodicTasks
 from laketx.schema import Schema
 from laketx.table import Table
 from laketx.transaction import MultiTableTransaction
-from metaservice.client import KEY_SCOPE, Credentials, KeyScope, MetaClient, NotFoundError
+from metaservice.client import KEY_SCOPE, Credentials, KeyScope, MetaClient, MetaServiceError, NotFoundError
 from metaservice.client.credentials import is_address, with_scheme
 from metaservice.client.folder_service import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -296,6 +296,36 @@ class Lake(KnowsForeignCalls, PeriodicTasks):
             keep_ms = 0 if keep is None else int(keep.total_seconds() * 1000)
             made = self.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment, tables=tables)
             return Branch(self, made)
+
+    def create_branches(
+        self,
+        names: Sequence[str],
+        *,
+        parent: str = "",
+        keep: timedelta | None = None,
+        comment: str = "",
+        tables: Sequence[str] = (),
+    ) -> dict[str, Branch | MetaServiceError]:
+        """Makes many branches in few calls, each by itself, and returns each by its name, or why it was refused.
+
+            lake.create_branches([f"agent-{number}" for number in range(1_000)])
+
+        The rest is as in `branch`, but a branch that is there is refused (`BRANCH_EXISTS`).
+        """
+        keep_ms = 0 if keep is None else int(keep.total_seconds() * 1000)
+        made = self.client.create_branches(names, parent=parent, keep_ms=keep_ms, comment=comment, tables=tables)
+        return {
+            name: each if isinstance(each, MetaServiceError) else Branch(self, each)
+            for name, each in zip(names, made, strict=True)
+        }
+
+    def drop_branches(self, names: Sequence[str]) -> dict[str, bool | MetaServiceError]:
+        """Drops many branches in few calls, each by itself; returns whether there was one, or why it was refused."""
+        dropped = self.client.drop_branches(names)
+        return {
+            name: each if isinstance(each, MetaServiceError) else each.dropped
+            for name, each in zip(names, dropped, strict=True)
+        }
 
     def branches(self) -> list[str]:
         """Returns the names of all branches, in order."""

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 
 import click
+from google.protobuf.message import Message
 
 from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
@@ -15,6 +16,7 @@ from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, comment_option, dry_run_option, warehouse_option
 from metaservice.cli.plugins import later
 from metaservice.cli.values import duration_text, size_text, to_second, when
+from metaservice.client import MetaServiceError
 from metaservice.client.branch_diff import BranchedChanges, diff_branch
 from metaservice.client.branch_holds import HeldFiles, branch_holds
 from protos.laketx.v1 import catalog_pb2
@@ -72,21 +74,44 @@ branch_argument = click.argument("name", metavar="BRANCH", type=BRANCH, help="Na
 
 
 @command("create", GROUP)
-@click.argument("name", metavar="BRANCH", help="Name of the branch: letters, digits, `_` and `-`.")
+@click.argument(
+    "names", metavar="BRANCH...", nargs=-1, required=True, help="Names of branches: letters, digits, `_` and `-`."
+)
 @click.option("--parent", type=BRANCH, default="", help="The branch that it leaves; default: the lake itself.")
 @click.option("--keep", type=seconds(1, KEEP_S_MAX), help="How many seconds it lives (default a week).")
 @click.option("--tables", multiple=True, help="Limit it to this table, or to NAMESPACE.*; may be repeated.")
 @comment_option
 def run_create(
-    session: Session, name: str, parent: str, keep: float | None, tables: tuple[str, ...], comment: str
+    session: Session, names: tuple[str, ...], parent: str, keep: float | None, tables: tuple[str, ...], comment: str
 ) -> None:
-    """Make a branch: every table as it is now. Nothing is copied.
+    """Make branches: every table as it is now. Nothing is copied.
 
     laketx branch create etl --tables 'shop.*'
+    Each branch is made by itself: one that is refused stops no other.
     """
     keep_ms = round((keep or 0) * 1_000)
-    made = session.client.create_branch(name, parent=parent, keep_ms=keep_ms, comment=comment, tables=tables)
-    session.done(f"created branch {made.name}: its tables are named TABLE@{made.name}", made)
+    if len(names) == 1:
+        made = session.client.create_branch(names[0], parent=parent, keep_ms=keep_ms, comment=comment, tables=tables)
+        session.done(f"created branch {made.name}: its tables are named TABLE@{made.name}", made)
+        return
+    many = session.client.create_branches(names, parent=parent, keep_ms=keep_ms, comment=comment, tables=tables)
+    show_each(session, "created", names, many)
+
+
+def show_each(
+    session: Session, verb: str, names: Iterable[str], outcomes: Sequence[Message | MetaServiceError]
+) -> None:
+    """Shows what became of each branch, and fails with the first refusal."""
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, MetaServiceError)]
+    if session.as_json:
+        session.show_json([outcome for outcome in outcomes if not isinstance(outcome, MetaServiceError)])
+    for name, outcome in zip(names, outcomes, strict=True):
+        if not isinstance(outcome, MetaServiceError):
+            session.done(f"{verb} branch {name}")
+        elif outcome is not refusals[0]:
+            session.note(f"branch {name}: {outcome}")
+    if refusals:
+        raise refusals[0]
 
 
 @command("list", GROUP)
@@ -320,16 +345,30 @@ def run_extend(session: Session, name: str, keep: float) -> None:
 
 
 @command("drop", GROUP)
-@branch_argument
+@click.argument("names", metavar="BRANCH...", nargs=-1, required=True, type=BRANCH, help="Names of branches.")
 @asks
-def run_drop(session: Session, name: str, yes: bool, dry_run: bool) -> None:
-    """Drop a branch with what was committed on it.
+def run_drop(session: Session, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+    """Drop branches with what was committed on them.
 
     laketx branch drop etl
+    Every name is checked before the first branch is dropped: a misspelt name drops nothing.
     """
-    shown = session.client.get_branch(name)
+    shown = [session.client.get_branch(name) for name in dict.fromkeys(names)]
+    warning = "".join(map(changes_text, shown))
+    if len(shown) == 1:
+        branch = shown[0].branch.name
+        if session.agreed("drop", f"branch {branch}", shown[0], yes=yes, dry_run=dry_run, warning=warning):
+            answer = session.client.drop_branch(branch)
+            session.done(f"dropped branch {branch}; transactions ended: {answer.ended_transactions}", answer)
+        return
+    branches = [each.branch.name for each in shown]
+    if session.agreed("drop", f"branches {', '.join(branches)}", shown, yes=yes, dry_run=dry_run, warning=warning):
+        show_each(session, "dropped", branches, session.client.drop_branches(branches))
+
+
+def changes_text(shown: catalog_pb2.GetBranchResponse) -> str:
+    """A warning about a branch that has changes."""
     changed = sum(what_happened(table) != "unchanged" for table in shown.tables)
-    warning = f" It has changes of {changed} tables{names_text(shown.names)}." if changed or shown.names else ""
-    if session.agreed("drop", f"branch {shown.branch.name}", shown, yes=yes, dry_run=dry_run, warning=warning):
-        answer = session.client.drop_branch(name)
-        session.done(f"dropped branch {name}; transactions ended: {answer.ended_transactions}", answer)
+    if not changed and not shown.names:
+        return ""
+    return f" {shown.branch.name} has changes of {changed} tables{names_text(shown.names)}."

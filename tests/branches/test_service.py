@@ -15,7 +15,15 @@ import pytest
 
 from laketx import Branch, Lake, MergeRefusedError, connect
 from laketx.branch import Check
-from metaservice.client import AlreadyExistsError, BlockedError, InvalidError, LakeTXError, MetaClient, NotFoundError
+from metaservice.client import (
+    AlreadyExistsError,
+    BlockedError,
+    InvalidError,
+    LakeTXError,
+    MetaClient,
+    MetaServiceError,
+    NotFoundError,
+)
 from metaservice.rpc.convert.paging import bound_token
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.play import new_uuid7
@@ -67,6 +75,7 @@ def test_a_table_on_a_branch_has_the_rights_of_its_parents(guards: Guarded) -> N
     owner.call("CatalogService/DropTable", table_id=made)
     assert merge(reader) == "ROLE_MISSING"
     assert reader.outcome("CatalogService/DropBranch", name="rights") == "ROLE_MISSING"
+    assert reader.outcome("CatalogService/DropBranches", branches=[{"name": "rights"}]) == "ROLE_MISSING"
     assert reader.outcome("CatalogService/ExtendBranch", name="rights", keep_ms=10_000) == "ROLE_MISSING"
     assert reader.outcome("CatalogService/CreateBranch", request_id=new_uuid7(), name="other") == "ROLE_MISSING"
     clone = {"request_id": new_uuid7(), "table_id": table_id, "name": "shop.copy"}
@@ -461,6 +470,14 @@ def test_the_command_line(tmp_path: Path) -> None:
         assert (refused.code, "CHECK_FAILED" in refused.err, "answered false" in refused.err) == (4, True, True)
         assert "MERGE_REFUSED" in shell.run(*checked, "--check", "SELECT min(v) = 0 FROM shop.t").err
         assert shell.run("branch", "drop", "etl", "--yes").code == 0
+        many = shell.run("branch", "create", "one", "2", "three")
+        assert (many.code, many.out.splitlines(), "BRANCH_NAME_INVALID" in many.err) == (
+            1,
+            ["created branch one", "created branch three"],
+            True,
+        )
+        assert shell.run("branch", "drop", "one", "two", "--yes").code == 5
+        assert len(json.loads(shell.run("branch", "drop", "one", "three", "--yes", "-o", "json").out)) == 2
         assert shell.run("table", "clone", "shop.t", "shop.copy", "--version", "1").code == 0
         assert lake.table("shop.copy").to_arrow().num_rows == 2
         lake.mark_warehouse()
@@ -498,6 +515,23 @@ def test_a_branch_of_a_client_is_made_once(lake: Lake) -> None:
     assert client.create_branch("once", request_id=request_id) == first
     assert client.drop_branch("once").dropped
     assert not client.drop_branch("once").dropped
+
+
+def test_many_branches_are_made_and_dropped_each_by_itself(lake: Lake) -> None:
+    lake.branch("many-1")
+    made = lake.create_branches(["many-0", "many-1", "1", "many-2"], comment="many", tables=["shop.*"])
+    kinds = [each.reason if isinstance(each, MetaServiceError) else each.name for each in made.values()]
+    assert kinds == ["many-0", "BRANCH_EXISTS", "BRANCH_NAME_INVALID", "many-2"]
+    event = list(lake.client.list_branch_events())[-1]
+    assert (event.kind, event.branch, event.comment) == ("created", "many-2", "many")
+    assert lake.client.get_branch("many-0").branch.tables == ["shop.*"]
+    lake.branch("below", parent="many-0")
+    dropped = lake.drop_branches(["many-0", "many-1", "many-2", "many-3"])
+    assert [getattr(each, "reason", each) for each in dropped.values()] == ["BRANCH_HAS_CHILDREN", True, True, False]
+    assert lake.drop_branches(["below", "many-0"]) == {"below": True, "many-0": True}
+    too_many = catalog_pb2.DropBranchesRequest(branches=[catalog_pb2.DropBranchRequest(name="x")] * 1_001)
+    with pytest.raises(InvalidError, match="BATCH_TOO_LARGE"):
+        lake.client._call(lake.client._catalog.DropBranches, too_many)
 
 
 def test_a_page_token_that_somebody_made_up_is_refused(lake: Lake) -> None:

@@ -116,6 +116,16 @@ def test_a_batch_is_recorded_append_by_append(tmp_path: Path) -> None:
     assert told[1][1] not in ("OK", "REFUSED")
 
 
+def test_a_batch_of_branches_is_recorded_branch_by_branch(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    with service(tmp_path / "db", "--audit-file", str(file)) as (_, stubs):
+        asked = [catalog_pb2.CreateBranchRequest(request_id=new_uuid7(), name=name) for name in ("etl", "etl")]
+        stubs.catalog.CreateBranches(catalog_pb2.CreateBranchesRequest(branches=asked), timeout=TIMEOUT_S)
+        wait_until(lambda: len(changes_of(file, "CatalogService/CreateBranches")) == 1)
+        told = [(each["name"], each["answer"]) for each in changes_of(file, "CatalogService/CreateBranch")]
+    assert told == [("etl", "OK"), ("etl", "BRANCH_EXISTS")]
+
+
 def test_reads_are_recorded_if_wanted(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     with service(tmp_path / "db", "--audit-file", str(file), "--audit-reads", "true") as (_, stubs):

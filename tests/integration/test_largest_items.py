@@ -288,6 +288,12 @@ def test_branches(client: Plain) -> None:
     limited = [f"{'n' * 120}{number}.{'t' * 120}" for number in range(100)]
     assert len(client.create_branch("limited", tables=limited).tables) == 100
     assert len(client.extend_branch("limited", 60_000).tables) == 100
+    many = client.create_branches([f"many{number}" for number in range(200)], parent="limited", comment=TEXT)
+    assert {len(branch.tables) for branch in many if isinstance(branch, catalog_pb2.Branch)} == {100}
+    assert all(
+        isinstance(drop, catalog_pb2.DropBranchResponse)
+        for drop in client.drop_branches(map("many{}".format, range(200)))
+    )
     assert client.count("ListBranches", lambda: list(client.list_branches(page_size=1_000))) > 1
     events = client.count("ListBranchEvents", lambda: list(client.list_branch_events(page_size=1_000)))
     assert events > 1

@@ -21,7 +21,11 @@ from protos.laketx.v1 import common_pb2
 
 ANYBODY: Final = Identity("", role=Role.ADMIN)
 HINT: Final = "did_you_mean"
-BATCH: Final = "/laketx.v1.TransactionService/CommitBatch"
+PARTS: Final = {  # the fields of calls that carry several requests
+    "/laketx.v1.TransactionService/CommitBatch": "appends",
+    "/laketx.v1.CatalogService/CreateBranches": "branches",
+    "/laketx.v1.CatalogService/DropBranches": "branches",
+}
 
 
 class Authorizer:
@@ -69,9 +73,9 @@ class Authorizer:
         if who is ANYBODY:
             return
         rights.check(self.caller(who), method, request)
-        if method == BATCH:
-            for append in request.appends:
-                sign(append, who)
+        if method in PARTS:
+            for part in getattr(request, PARTS[method]):
+                sign(part, who)
         elif isinstance(request, Message):
             sign(request, who)
 

@@ -167,6 +167,11 @@ def _branch(caller: Caller, request: Any) -> None:
         caller.need(MAINTAINER)
 
 
+def _branches(caller: Caller, request: Any) -> None:
+    for each in request.branches:
+        _branch(caller, each)
+
+
 def _merge(caller: Caller, request: Any) -> None:
     branch = caller.state.branches.find(request.name)
     for table in tables_on(caller.state, branch) if branch is not None else ():
@@ -423,6 +428,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
         "maintainer on the namespace", lambda caller, it: caller.need_view(it.name, MAINTAINER)
     ),
     f"{_CATALOG}CreateBranch": _on_service(WRITER),
+    f"{_CATALOG}CreateBranches": _on_service(WRITER),
     f"{_CATALOG}ListBranches": Right("any identity", _anyone),
     f"{_CATALOG}ListBranchEvents": Right("any identity", _anyone),
     f"{_CATALOG}GetBranch": Right(
@@ -432,6 +438,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     ),
     f"{_CATALOG}ExtendBranch": Right("one's own branch, or maintainer on the service", _branch),
     f"{_CATALOG}DropBranch": Right("one's own branch, or maintainer on the service", _branch),
+    f"{_CATALOG}DropBranches": Right("one's own branches, or maintainer on the service", _branches),
     f"{_CATALOG}MergeBranch": Right(
         "writer on the parent's tables that it changes, and on the namespaces of tables that it adds; of views and"
         " namespaces as for the same change in the parent",

@@ -20,14 +20,19 @@ from metaservice.rpc.auth.authorization import CallContext
 from metaservice.rpc.handlers import Call
 from metaservice.service.decider.decider import Answer, Decider, Job, Sink, Stamped, as_refusal
 from metaservice.shared.call_attributes import NOTHING, Subject, subject_of
-from protos.laketx.v1 import transaction_pb2
+from protos.laketx.v1 import catalog_pb2, transaction_pb2
 
 SESSION: Final = "/laketx.v1.TransactionService/Session"
-BATCH: Final = "/laketx.v1.TransactionService/CommitBatch"
 APPEND: Final = "/laketx.v1.TransactionService/Append"
+BATCHES: Final = {  # calls that carry several requests: in which field, and of which call each is one
+    "/laketx.v1.TransactionService/CommitBatch": ("appends", APPEND),
+    "/laketx.v1.CatalogService/CreateBranches": ("branches", "/laketx.v1.CatalogService/CreateBranch"),
+    "/laketx.v1.CatalogService/DropBranches": ("branches", "/laketx.v1.CatalogService/DropBranch"),
+}
 SCAN: Final = "/laketx.v1.ReadService/PlanScan"
 PIN: Final = "/laketx.v1.ReadService/PinVersions"
 STAMPS_MAX: Final = 16  # of one call: a registration of a million files has more jobs than anybody looks at
+ITEMS: Final = (transaction_pb2.BatchItem, catalog_pb2.CreatedBranch, catalog_pb2.DroppedBranch)
 OK: Final = "OK"
 CONFLICT: Final = "CONFLICT"
 KINDS: Final[Mapping[str, str]] = {
@@ -116,8 +121,8 @@ class Recorder:
                 self._check(method)
                 self._local.record = record
                 record.result = answer = call(request, context)
-                if method == BATCH:
-                    self._appends(record, request.appends, answer.items)
+                if method in BATCHES:
+                    self._items(record, request, answer.items)
                 return answer
             except Exception as error:
                 record.result = as_refusal(error)
@@ -152,10 +157,11 @@ class Recorder:
         record.stamps.append(stamped)
         return stamped
 
-    def _appends(self, batch: Record, appends: Iterable[Any], items: Iterable[Any]) -> None:
-        for append, item in zip(appends, items, strict=False):
-            one = replace(batch, method=APPEND, subject=subject_of(append), result=item)
-            self._end(one)
+    def _items(self, batch: Record, request: Any, items: Iterable[Any]) -> None:
+        """Records each request of a batch as a call of its own."""
+        field, method = BATCHES[batch.method]
+        for part, item in zip(getattr(request, field), items, strict=False):
+            self._end(replace(batch, method=method, subject=subject_of(part), result=item))
 
     def _session(self, call: Call, visit: CallContext) -> Call:
         def recorded(frames: Any, context: grpc.ServicerContext) -> Iterator[Any]:
@@ -293,8 +299,8 @@ def answer_of(result: object) -> str:
 
 
 def reason_of(result: Any) -> str:
-    """The reason with which an append of a batch was refused; empty: it was not."""
-    if not isinstance(result, transaction_pb2.BatchItem) or not result.HasField("error"):
+    """The reason with which an item of a batch was refused; empty: it was not."""
+    if not isinstance(result, ITEMS) or not result.HasField("error"):
         return ""
     info = error_details_pb2.ErrorInfo()
     found = [info.reason for each in result.error.details if each.Unpack(info)]

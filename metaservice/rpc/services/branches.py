@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import starmap
+from typing import TypeVar
 
 from metaservice.core import limits
 from metaservice.core.access import Place
@@ -25,6 +27,8 @@ from metaservice.service.decider.views import TableView
 from metaservice.shared.table_patterns import ALL
 from protos.laketx.v1 import catalog_pb2 as pb
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 LISTING = "branches"
 REFRESH = b"refresh "  # so that the id of a merge is no id of a refresh
 
@@ -37,17 +41,23 @@ class BranchMethods(Servicer):
         self._gate = gate
 
     def CreateBranch(self, request: pb.CreateBranchRequest, context: Context) -> pb.CreateBranchResponse:
-        creation = BranchRequest(
-            wire.table_id(request.request_id),
-            request.name,
-            request.parent,
-            _keep_ms(request.keep_ms) if request.keep_ms else 0,
-            wire.text(request.comment, "comment"),
-            wire.principal(request.principal),
-            wire.digest(request),
-            _patterns(request.tables),
-        )
+        creation = _creation(request)
         return pb.CreateBranchResponse(branch=_branch(self._ask(lambda: self._calls.branches.create(creation))))
+
+    def CreateBranches(self, request: pb.CreateBranchesRequest, context: Context) -> pb.CreateBranchesResponse:
+        _refuse_too_many(request.branches)
+        creations = [_outcome(_creation, each) for each in request.branches]
+        create = self._calls.branches.create
+        made = self._ask(
+            lambda: [each if isinstance(each, MetaError) else _outcome(create, each) for each in creations]
+        )
+        answer = pb.CreateBranchesResponse()
+        for asked, each in zip(request.branches, made, strict=True):
+            if isinstance(each, MetaError):
+                answer.items.add(error=answers.status(each))
+            else:  # of a thousand branches the parent's tables would be too long
+                answer.items.add(branch=_branch(replace(each, tables=tuple(asked.tables))))
+        return answer
 
     def ListBranches(self, request: pb.ListBranchesRequest, context: Context) -> pb.ListBranchesResponse:
         size = page_size(request.page_size)
@@ -81,8 +91,22 @@ class BranchMethods(Servicer):
         )
 
     def DropBranch(self, request: pb.DropBranchRequest, context: Context) -> pb.DropBranchResponse:
-        who = wire.principal(request.principal)
-        dropped, ended = self._ask(lambda: self._calls.branches.drop(request.name, who))
+        return self._ask(lambda: self._drop(request))
+
+    def DropBranches(self, request: pb.DropBranchesRequest, context: Context) -> pb.DropBranchesResponse:
+        _refuse_too_many(request.branches)
+        dropped = self._ask(lambda: [_outcome(self._drop, each) for each in request.branches])
+        answer = pb.DropBranchesResponse()
+        for each in dropped:
+            if isinstance(each, MetaError):
+                answer.items.add(error=answers.status(each))
+            else:
+                answer.items.add(branch=each)
+        return answer
+
+    def _drop(self, request: pb.DropBranchRequest) -> pb.DropBranchResponse:
+        """On the decider's thread."""
+        dropped, ended = self._calls.branches.drop(request.name, wire.principal(request.principal))
         return pb.DropBranchResponse(dropped=dropped, ended_transactions=ended)
 
     def MergeBranch(self, request: pb.MergeBranchRequest, context: Context) -> pb.MergeBranchResponse:
@@ -142,6 +166,32 @@ class BranchMethods(Servicer):
             return made
 
         return pb.CloneTableResponse(table=answers.table(self._ask(clone)))
+
+
+def _creation(request: pb.CreateBranchRequest) -> BranchRequest:
+    return BranchRequest(
+        wire.table_id(request.request_id),
+        request.name,
+        request.parent,
+        _keep_ms(request.keep_ms) if request.keep_ms else 0,
+        wire.text(request.comment, "comment"),
+        wire.principal(request.principal),
+        wire.digest(request),
+        _patterns(request.tables),
+    )
+
+
+def _outcome(run: Callable[[Item], Result], item: Item) -> Result | MetaError:
+    """The result of one item of many, or its refusal."""
+    try:
+        return run(item)
+    except MetaError as refusal:
+        return refusal
+
+
+def _refuse_too_many(branches: Sequence[object]) -> None:
+    if len(branches) > limits.BRANCHES_PER_BATCH_MAX:
+        raise invalid("BATCH_TOO_LARGE", count=len(branches), most=limits.BRANCHES_PER_BATCH_MAX)
 
 
 def _place(token: bytes) -> str:

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.rpc import status_pb2 as _status_pb2
 from protos.laketx.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -1792,6 +1793,86 @@ class CreateBranchResponse(_message.Message):
 Global___CreateBranchResponse: _TypeAlias = CreateBranchResponse  # noqa: Y015
 
 @_typing.final
+class CreateBranchesRequest(_message.Message):
+    """Request of CreateBranches. It is refused whole if the caller may not make one of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def branches(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreateBranchRequest]:
+        """At most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        branches: _abc.Iterable[Global___CreateBranchRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branches", b"branches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateBranchesRequest: _TypeAlias = CreateBranchesRequest  # noqa: Y015
+
+@_typing.final
+class CreatedBranch(_message.Message):
+    """The answer to one branch of many."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCH_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def branch(self) -> Global___Branch:
+        """The branch. Tables that the request left to its parent are left out."""
+
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why it was refused."""
+
+    def __init__(
+        self,
+        *,
+        branch: Global___Branch | None = ...,
+        error: _status_pb2.Status | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "error", b"error", "outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "error", b"error", "outcome", b"outcome"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["branch", "error"]  # noqa: Y015
+    _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
+
+Global___CreatedBranch: _TypeAlias = CreatedBranch  # noqa: Y015
+
+@_typing.final
+class CreateBranchesResponse(_message.Message):
+    """Answer of CreateBranches, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatedBranch]:
+        """One for each branch."""
+
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[Global___CreatedBranch] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateBranchesResponse: _TypeAlias = CreateBranchesResponse  # noqa: Y015
+
+@_typing.final
 class ListBranchesRequest(_message.Message):
     """Request of ListBranches."""
 
@@ -2166,6 +2247,86 @@ class DropBranchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DropBranchResponse: _TypeAlias = DropBranchResponse  # noqa: Y015
+
+@_typing.final
+class DropBranchesRequest(_message.Message):
+    """Request of DropBranches. It is refused whole if the caller may not drop one of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def branches(self) -> _containers.RepeatedCompositeFieldContainer[Global___DropBranchRequest]:
+        """At most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        branches: _abc.Iterable[Global___DropBranchRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branches", b"branches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropBranchesRequest: _TypeAlias = DropBranchesRequest  # noqa: Y015
+
+@_typing.final
+class DroppedBranch(_message.Message):
+    """The answer to one branch of many."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCH_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def branch(self) -> Global___DropBranchResponse:
+        """What was dropped."""
+
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why it was refused."""
+
+    def __init__(
+        self,
+        *,
+        branch: Global___DropBranchResponse | None = ...,
+        error: _status_pb2.Status | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "error", b"error", "outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "error", b"error", "outcome", b"outcome"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["branch", "error"]  # noqa: Y015
+    _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
+
+Global___DroppedBranch: _TypeAlias = DroppedBranch  # noqa: Y015
+
+@_typing.final
+class DropBranchesResponse(_message.Message):
+    """Answer of DropBranches, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___DroppedBranch]:
+        """One for each branch."""
+
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[Global___DroppedBranch] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropBranchesResponse: _TypeAlias = DropBranchesResponse  # noqa: Y015
 
 @_typing.final
 class MergeBranchRequest(_message.Message):

@@ -125,6 +125,11 @@ class CatalogServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchResponse.FromString,
                 _registered_method=True)
+        self.CreateBranches = channel.unary_unary(
+                '/laketx.v1.CatalogService/CreateBranches',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchesRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchesResponse.FromString,
+                _registered_method=True)
         self.ListBranches = channel.unary_unary(
                 '/laketx.v1.CatalogService/ListBranches',
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchesRequest.SerializeToString,
@@ -144,6 +149,11 @@ class CatalogServiceStub:
                 '/laketx.v1.CatalogService/DropBranch',
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.FromString,
+                _registered_method=True)
+        self.DropBranches = channel.unary_unary(
+                '/laketx.v1.CatalogService/DropBranches',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchesRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchesResponse.FromString,
                 _registered_method=True)
         self.ListBranchEvents = channel.unary_unary(
                 '/laketx.v1.CatalogService/ListBranchEvents',
@@ -297,6 +307,13 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateBranches(self, request, context):
+        """Makes many branches, each by itself: one that is refused stops no other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListBranches(self, request, context):
         """Lists branches by name.
         """
@@ -320,6 +337,13 @@ class CatalogServiceServicer:
 
     def DropBranch(self, request, context):
         """Drops a branch with what was committed on it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropBranches(self, request, context):
+        """Drops many branches, each by itself: one that is refused stops no other.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -446,6 +470,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchResponse.SerializeToString,
             ),
+            'CreateBranches': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateBranches,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchesRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchesResponse.SerializeToString,
+            ),
             'ListBranches': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBranches,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListBranchesRequest.FromString,
@@ -465,6 +494,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.DropBranch,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.SerializeToString,
+            ),
+            'DropBranches': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropBranches,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchesRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchesResponse.SerializeToString,
             ),
             'ListBranchEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBranchEvents,
@@ -985,6 +1019,33 @@ class CatalogService:
             _registered_method=True)
 
     @staticmethod
+    def CreateBranches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/CreateBranches',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchesRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateBranchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListBranches(request,
             target,
             options=(),
@@ -1082,6 +1143,33 @@ class CatalogService:
             '/laketx.v1.CatalogService/DropBranch',
             protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropBranches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/DropBranches',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchesRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.DropBranchesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -69,6 +69,8 @@ class CatalogServiceStub:
     """Drops a view."""
     CreateBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CreateBranchRequest, _catalog_pb2.CreateBranchResponse]
     """Makes a branch: every table as its parent shows it now. Nothing is copied."""
+    CreateBranches: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CreateBranchesRequest, _catalog_pb2.CreateBranchesResponse]
+    """Makes many branches, each by itself: one that is refused stops no other."""
     ListBranches: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListBranchesRequest, _catalog_pb2.ListBranchesResponse]
     """Lists branches by name."""
     GetBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.GetBranchRequest, _catalog_pb2.GetBranchResponse]
@@ -77,6 +79,8 @@ class CatalogServiceStub:
     """Sets when a branch ends by itself."""
     DropBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropBranchRequest, _catalog_pb2.DropBranchResponse]
     """Drops a branch with what was committed on it."""
+    DropBranches: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropBranchesRequest, _catalog_pb2.DropBranchesResponse]
+    """Drops many branches, each by itself: one that is refused stops no other."""
     ListBranchEvents: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListBranchEventsRequest, _catalog_pb2.ListBranchEventsResponse]
     """Lists what happened to branches, oldest first, from a position on."""
     MergeBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]
@@ -127,6 +131,8 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """Drops a view."""
     CreateBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CreateBranchRequest, _catalog_pb2.CreateBranchResponse]  # type: ignore[assignment]
     """Makes a branch: every table as its parent shows it now. Nothing is copied."""
+    CreateBranches: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CreateBranchesRequest, _catalog_pb2.CreateBranchesResponse]  # type: ignore[assignment]
+    """Makes many branches, each by itself: one that is refused stops no other."""
     ListBranches: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListBranchesRequest, _catalog_pb2.ListBranchesResponse]  # type: ignore[assignment]
     """Lists branches by name."""
     GetBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.GetBranchRequest, _catalog_pb2.GetBranchResponse]  # type: ignore[assignment]
@@ -135,6 +141,8 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """Sets when a branch ends by itself."""
     DropBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropBranchRequest, _catalog_pb2.DropBranchResponse]  # type: ignore[assignment]
     """Drops a branch with what was committed on it."""
+    DropBranches: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropBranchesRequest, _catalog_pb2.DropBranchesResponse]  # type: ignore[assignment]
+    """Drops many branches, each by itself: one that is refused stops no other."""
     ListBranchEvents: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListBranchEventsRequest, _catalog_pb2.ListBranchEventsResponse]  # type: ignore[assignment]
     """Lists what happened to branches, oldest first, from a position on."""
     MergeBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]  # type: ignore[assignment]
@@ -292,6 +300,14 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         """Makes a branch: every table as its parent shows it now. Nothing is copied."""
 
     @_abc_1.abstractmethod
+    def CreateBranches(
+        self,
+        request: _catalog_pb2.CreateBranchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.CreateBranchesResponse, _abc.Awaitable[_catalog_pb2.CreateBranchesResponse]]:
+        """Makes many branches, each by itself: one that is refused stops no other."""
+
+    @_abc_1.abstractmethod
     def ListBranches(
         self,
         request: _catalog_pb2.ListBranchesRequest,
@@ -322,6 +338,14 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.DropBranchResponse, _abc.Awaitable[_catalog_pb2.DropBranchResponse]]:
         """Drops a branch with what was committed on it."""
+
+    @_abc_1.abstractmethod
+    def DropBranches(
+        self,
+        request: _catalog_pb2.DropBranchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.DropBranchesResponse, _abc.Awaitable[_catalog_pb2.DropBranchesResponse]]:
+        """Drops many branches, each by itself: one that is refused stops no other."""
 
     @_abc_1.abstractmethod
     def ListBranchEvents(
