@@ -1,7 +1,8 @@
 """Programs of ours that start at once: each is forked from a process that has imported their modules before.
 
 The service's imports take most of a second, and the tests start more than a thousand programs. A forked program has its
-own pid, environment, folder and streams; it ends, and is killed, as any other process.
+own pid, environment, folder and streams; it ends, and is killed, as any other process. One that becomes another program
+of ours, as `laketx backup list` does, goes on with the imported modules.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MODULES: Final = [  # that the programs import
@@ -24,6 +25,7 @@ MODULES: Final = [  # that the programs import
     "metaservice.server.settings",
     "metaservice.server.wiring",
     "metaservice.cli.command_line",
+    "metaservice.offline.command",
     "metaservice.store.engines.slate",
     "metaservice.store.lease.lease_object",
 ]
@@ -125,8 +127,29 @@ def _run_module(module: str, words: list[str], known: dict[str, str], umask: int
     os.environ.update(known)
     os.umask(umask)
     os.chdir(ROOT)
-    sys.argv = [module, *words]
+    setattr(os, "execv", _become)  # noqa: B010 - it takes what ours gives it
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        while True:
+            sys.argv = [module, *words]
+            try:
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
+                return
+            except _BecomingError as other:
+                module, words = other.module, other.words
     finally:
         atexit._run_exitfuncs()
+
+
+class _BecomingError(BaseException):
+    """The process is to run another module from now on."""
+
+    def __init__(self, module: str, words: list[str]) -> None:
+        super().__init__(module)
+        self.module = module
+        self.words = words
+
+
+def _become(program: str, words: list[str]) -> NoReturn:
+    """For `os.execv`, after which Python would import everything again."""
+    assert words[:2] == [program, "-m"] == [sys.executable, "-m"], f"only a module of ours, not {words}"
+    raise _BecomingError(words[2], words[3:])
