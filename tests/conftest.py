@@ -11,6 +11,8 @@ import pytest
 from _pytest.outcomes import Skipped
 from hypothesis import settings
 
+from metaservice.client import folder_service
+from tests.forked_programs import start_folder_server
 from tests.java import BRIEF, java_options
 from worker.spark import session
 from worker.spark.java import prepare_java
@@ -21,6 +23,7 @@ LONG_TIMEOUT_S = 3600  # of a test marked `long`
 # Spark follow: one worker begins with them, and others, who start a session for it, take from their end at last.
 FIRST = ("test_drivers.py", "test_demo.py", "test_connect.py", "test_backup_repository.py")
 WITH_SPARK = ("spark", "races")  # folders of tests whose process has a session
+STARTED = "test_embedded.py"
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start Python by the thousand: each would compile all anew
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())  # of every session here and in processes of tests
@@ -36,6 +39,15 @@ def sees_no_spark_of_others(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name not in WITH_SPARK:
             patch.setattr(session, "has_active", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forks_servers_of_folders(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Python would import the service anew for each lake that a test opens; STARTED tests that start."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name != STARTED:
+            patch.setattr(folder_service, "start_server", start_folder_server)
         yield
 
 

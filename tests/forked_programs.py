@@ -47,6 +47,9 @@ class ForkedProgram(subprocess.Popen[str]):
         stdout: int | IO[Any] = subprocess.PIPE,
         stderr: int | IO[Any] = subprocess.PIPE,
         env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+        umask: int | None = None,
+        start_new_session: bool = False,
     ) -> None:
         self.args = [module, *words]
         self.stdin = self.stdout = self.stderr = None  # those that are pipes follow
@@ -56,13 +59,15 @@ class ForkedProgram(subprocess.Popen[str]):
         self.encoding, self.errors, self.text_mode = "utf-8", None, True
         self._polls = threading.Lock()
         ends = [self._end_of(*each) for each in zip(STREAMS, (stdin, stdout, stderr), strict=True)]
+        passed = [Connection(os.dup(one)) for one in pass_fds]
         known = dict(os.environ if env is None else env)
-        given = (module, list(words), known, _umask(), ends)
+        own = (known, _umask() if umask is None else umask, start_new_session)
+        given = (module, list(words), *own, ends, passed)
         self._process = _context.Process(target=_run_module, args=given, daemon=True)
         self._process.start()
         self._child_created = True
         self.pid = int(self._process.pid or 0)
-        for end in ends:
+        for end in (*ends, *passed):
             end.close()
 
     def _end_of(self, name: str, wanted: int | IO[Any]) -> Connection:
@@ -115,8 +120,25 @@ def _umask() -> int:
     return int(status.partition("Umask:")[2].split(maxsplit=1)[0], base=8)
 
 
-def _run_module(module: str, words: list[str], known: dict[str, str], umask: int, ends: list[Connection]) -> None:
-    """In the process that was forked."""
+def start_folder_server(words: list[str], output: IO[bytes], lock: int) -> subprocess.Popen[str]:
+    """As `metaservice.client.folder_service` starts it."""
+    return ForkedProgram(
+        "metaservice", words, stdout=output, stderr=output, pass_fds=[lock], umask=0o077, start_new_session=True
+    )
+
+
+def _run_module(
+    module: str,
+    words: list[str],
+    known: dict[str, str],
+    umask: int,
+    start_new_session: bool,
+    ends: list[Connection],
+    passed: list[Connection],
+) -> None:
+    """In the process that was forked, which keeps open what was passed to it."""
+    if start_new_session:
+        os.setsid()
     for number, end in enumerate(ends):
         os.dup2(end.fileno(), number)
         end.close()

@@ -34,7 +34,7 @@ import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
     from metaservice.client import MetaClient
@@ -218,19 +218,8 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
         with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             os.fchmod(output.fileno(), 0o600)
             said_from = output.tell()
-            server = subprocess.Popen(
-                [
-                    *(*SERVE, "--data", home / "store", "--listen", served.address),
-                    *("--idle-exit-s", str(idle_exit_s), *NO_TLS),
-                ],
-                cwd=ROOT,  # where these packages are, whatever the caller's path
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[lock],
-                umask=0o077,  # its store and its socket are the user's alone
-                start_new_session=True,  # the caller's terminal doesn't end it
-            )
+            words = ["--data", str(home / "store"), "--listen", served.address]
+            server = start_server([*words, "--idle-exit-s", str(idle_exit_s), *NO_TLS], output, lock)
         _write_served(home, Served(served.address, served.release, served.wire, server.pid))
     except OSError as error:
         _refuse_folder(home, error)
@@ -253,6 +242,20 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
         time.sleep(LOOK_EVERY_S)
     threading.Thread(target=server.wait, name="laketx-server-end", daemon=True).start()  # no zombie
     return served.address
+
+
+def start_server(words: list[str], output: IO[bytes], lock: int) -> subprocess.Popen[Any]:
+    """The process, which keeps the lock open as long as it lives."""
+    return subprocess.Popen(
+        [*SERVE, *words],
+        cwd=ROOT,  # where these packages are, whatever the caller's path
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=[lock],
+        umask=0o077,  # its store and its socket are the user's alone
+        start_new_session=True,  # the caller's terminal doesn't end it
+    )
 
 
 def _socket_path(home: Path) -> Path:
