@@ -218,13 +218,27 @@ class _Texts:
         return self.delta(child) or f"SELECT *, 1 AS {N} FROM ({self.at(child, NONE)})"
 
     def _inner_join(self, operator: Join) -> str:
+        """Of the side that a difference is joined with, only the rows with keys in the difference count."""
+        lefts, rights = [left for left, _ in operator.keys], [right for _, right in operator.keys]
         left, right = self.delta(operator.left), self.delta(operator.right)
         parts = []
         if left is not None:
-            parts.append(self._join(operator, left, self.at(operator.right, TO), f", l.{N} AS {N}"))
+            rows, other = self._beside(left, lefts, operator.right, TO, rights)
+            parts.append(self._join(operator, rows, other, f", l.{N} AS {N}"))
         if right is not None:
-            parts.append(self._join(operator, self.at(operator.left, FROM), right, f", r.{N} AS {N}"))
+            rows, other = self._beside(right, rights, operator.left, FROM, lefts)
+            parts.append(self._join(operator, other, rows, f", r.{N} AS {N}"))
         return _union(parts)
+
+    def _beside(
+        self, difference: str, keys: Sequence[str], operator: Operator, side: str, others: Sequence[str]
+    ) -> tuple[str, str]:
+        """The rows of a difference, and those of an operator with their keys, and perhaps others."""
+        if not keys:
+            return difference, self.at(operator, side)
+        rows = f"SELECT * FROM {self._step('rows', difference)}"
+        step = self._step("keys", f"SELECT DISTINCT {_numbered(keys)} FROM ({rows})")
+        return rows, self._read(operator, side, step, others)
 
     def _other_join(self, operator: Join) -> str:
         """The difference of a join that keeps the rows of one side, each with what the other side has for its keys.
@@ -299,6 +313,12 @@ class _Texts:
 
     def _among(self, operator: Operator, side: str, keys: str, expressions: Sequence[str]) -> str:
         """The rows whose keys are among those; NULL is a key like others."""
+        rows = self._read(operator, side, keys, expressions)
+        equal = " AND ".join(f"{text} IS NOT DISTINCT FROM {keys}.k{at}" for at, text in enumerate(expressions))
+        return f"SELECT rows.* FROM ({rows}) AS rows SEMI JOIN {keys} ON {equal}"
+
+    def _read(self, operator: Operator, side: str, keys: str, expressions: Sequence[str]) -> str:
+        """The rows, of which only those with these keys count."""
         before = Counter(self._uses)
         step = next(at for at, (name, _) in enumerate(self.steps) if name == keys)
         rows = self.at(operator, side)
@@ -308,8 +328,7 @@ class _Texts:
             if column is not None and place is not None and self._uses[place] - before[place] == 1:
                 self._restricted.setdefault(place, []).append((column[1], step, at))
                 break
-        equal = " AND ".join(f"{text} IS NOT DISTINCT FROM {keys}.k{at}" for at, text in enumerate(expressions))
-        return f"SELECT rows.* FROM ({rows}) AS rows SEMI JOIN {keys} ON {equal}"
+        return rows
 
     def _step(self, what: str, text: str) -> str:
         name = f"{what}_{len(self.steps) + 1}"

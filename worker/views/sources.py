@@ -96,21 +96,35 @@ class SourceTables:
         Where the rows of the same few keys are needed at both versions, those before are the ones after without the
         changes.
         """
-        wanted, restricted = set(relations_of(text, self._sources)), restrictions or {}
-        keys: dict[str, pa.Array] = {}
         found: dict[str, pa.Table] = {}
+        self._find(text, restrictions or {}, given or {}, {}, found)
+        return {
+            name: found[name] for name in (f"{source}@{side}" for source, side in relations_of(text, self._sources))
+        }
+
+    def _find(
+        self,
+        text: str,
+        restrictions: Mapping[tuple[str, str], Restriction],
+        given: Mapping[str, pa.Table],
+        keys: dict[str, pa.Array],
+        found: dict[str, pa.Table],
+    ) -> None:
+        """Adds the relations that a text reads to those that are found, and the keys by which they are read."""
+        wanted = relations_of(text, self._sources)
         for name, side in sorted(wanted, key=lambda place: (place[1] == FROM, place)):
-            restriction = restricted.get((name, side)) if side in {FROM, TO} else None
-            if restriction is not None and restriction.keys not in keys:
-                relations = {**self.relations(restriction.keys, given=given), **(given or {})}
-                keys[restriction.keys] = run_with(relations, restriction.keys).column("k").unique()
+            if f"{name}@{side}" in found:
+                continue
+            restriction = restrictions.get((name, side)) if side in {FROM, TO} else None
+            if restriction is not None and restriction.keys not in keys:  # they need only relations of steps before
+                self._find(restriction.keys, restrictions, given, keys, found)
+                keys[restriction.keys] = run_with({**found, **given}, restriction.keys).column("k").unique()
             chosen = None if restriction is None else self._chosen(name, side, restriction, keys[restriction.keys])
-            same = side == FROM and (name, TO) in wanted and restriction == restricted.get((name, TO))
-            if chosen is not None and same and self._is_exact(name):
-                found[f"{name}@{side}"] = self._before_changes(name, found[f"{name}@{TO}"], chosen)
+            after = found.get(f"{name}@{TO}") if restriction == restrictions.get((name, TO)) else None
+            if chosen is not None and side == FROM and after is not None and self._is_exact(name):
+                found[f"{name}@{side}"] = self._before_changes(name, after, chosen)
             else:
                 found[f"{name}@{side}"] = self._relation(name, side, chosen)
-        return found
 
     def _relation(self, name: str, side: str, chosen: _Chosen | None) -> pa.Table:
         if side == NONE:

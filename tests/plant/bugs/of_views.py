@@ -41,8 +41,19 @@ BUGS: Final = (
         "worker/views/delta.py",
         (
             (
-                "self._join(operator, self.at(operator.left, FROM), right",
-                "self._join(operator, self.at(operator.left, TO), right",
+                "self._beside(right, rights, operator.left, FROM, lefts)",
+                "self._beside(right, rights, operator.left, TO, lefts)",
+            ),
+        ),
+        DELTAS,
+    ),
+    Bug(
+        "of a table that is joined only the rows are read whose keys came",
+        "worker/views/delta.py",
+        (
+            (
+                'f"SELECT DISTINCT {_numbered(keys)} FROM ({rows})"',
+                'f"SELECT DISTINCT {_numbered(keys)} FROM ({rows}) WHERE {N} > 0"',
             ),
         ),
         DELTAS,
