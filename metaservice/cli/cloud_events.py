@@ -1,4 +1,4 @@
-"""Commits, conflicts and what happens to branches, as CloudEvents 1.0 in JSON."""
+"""Commits, conflicts, failures and what happens to branches, as CloudEvents 1.0 in JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from metaservice.cli.values import as_json
-from protos.laketx.v1 import catalog_pb2, read_pb2, transaction_pb2
+from protos.laketx.v1 import catalog_pb2, maintenance_pb2, read_pb2, transaction_pb2
 
 COMMIT: Final = "dev.laketx.commit"
 CONFLICT: Final = "dev.laketx.conflict"
 GAP: Final = "dev.laketx.gap"
 BRANCH: Final = "dev.laketx.branch"
+FAILURE: Final = "dev.laketx.failure"
 LINEAGE: Final = "lineage"  # an event of OpenLineage, which is sent as it is
 ONE: Final = "application/cloudevents+json"
 BATCH: Final = "application/cloudevents-batch+json"
@@ -50,6 +51,22 @@ def branch_gap_event(source: str, first: int, last: int, now_us: int) -> Event:
     """Events of branches that can't be told any more."""
     event_of_branch = _event(source, GAP, f"branches/{first}-{last}", now_us, "branches")
     return {**event_of_branch, "data": {"from_number": first, "to_number": last, "reason": "RETIRED"}}
+
+
+def refresh_failure_event(source: str, view: catalog_pb2.Table, version: read_pb2.Version, error: str) -> Event:
+    """A refresh of a view that failed, as the commit notes it."""
+    number = version.version
+    name = f"{view.table_id}/{number}/failure"
+    event = _event(source, FAILURE, name, version.commit_time_us, view.name, view.table_id)
+    return {**event, "sequence": f"{number:019d}", "data": {"kind": "REFRESH", "name": view.name, "error": error}}
+
+
+def run_failure_event(source: str, task: maintenance_pb2.PeriodicTask, run: maintenance_pb2.PeriodicRun) -> Event:
+    """A run of a periodic task that failed, as `laketx periodic history -o json` tells it."""
+    name = f"periodic/{task.task_id}/{run.due_time_us}-{run.end_time_us}"
+    event = _event(source, FAILURE, name, run.end_time_us, task.name, task.table_id)
+    data = {"kind": "PERIODIC_TASK", "name": task.name, "error": run.error, "run": as_json(run)}
+    return {**event, "sequence": f"{run.end_time_us:019d}", "data": data}
 
 
 def body_of(events: Sequence[Event], *, batched: bool) -> tuple[bytes, str]:

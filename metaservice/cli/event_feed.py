@@ -17,11 +17,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from metaservice.cli.cloud_events import Event, branch_event, branch_gap_event, commit_event, conflict_event, gap_event
+from metaservice.cli.cloud_events import (
+    Event,
+    branch_event,
+    branch_gap_event,
+    commit_event,
+    conflict_event,
+    gap_event,
+    refresh_failure_event,
+    run_failure_event,
+)
 from metaservice.cli.event_delivery import Sender
-from metaservice.cli.lineage_events import LineageEvents
-from metaservice.client import MetaClient, MetaServiceError, features
-from protos.laketx.v1 import admin_pb2, catalog_pb2, read_pb2, transaction_pb2
+from metaservice.cli.lineage_events import QUERY, LineageEvents
+from metaservice.client import ErrorKind, MetaClient, MetaServiceError, features
+from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, maintenance_pb2, read_pb2, transaction_pb2
 
 COMMITS_A_TIME: Final = 200
 COMMITS_A_ROUND: Final = 1_000  # of one table, before the others have their turn
@@ -33,6 +42,7 @@ NEAR_MS: Final = 30_000  # how far back ids are looked at each time: how much cl
 FAR_MS: Final = 600_000  # and how far every FAR_S
 FAR_S: Final = 300.0
 OPEN_ASKED: Final = 100  # long transactions asked for at a time
+REFRESH_FAILURE: Final = "view.failure"  # a property of a view
 GONE: Final = ("TABLE_DROPPED", "TABLE_UNKNOWN", "BRANCH_LEFT_ANEW")
 
 
@@ -44,6 +54,7 @@ class State:
     floor_ms: int  # all transactions of older ids have ended, and were looked at
     told: dict[str, int] = field(default_factory=dict)  # conflicts with ids from the floor on
     branches: int = 0  # the number of the last event of a branch that was told
+    runs: dict[str, int] = field(default_factory=dict)  # by periodic task, the end of the last failed run that was told
 
     def write(self, path: Path) -> None:
         text = json.dumps(asdict(self))
@@ -59,7 +70,8 @@ def read_state(path: Path) -> State | None:
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
         branches = int(found.get("branches", 0))  # earlier releases told none
-        return State(int(found["started_us"]), int(found["floor_ms"]), dict(found["told"]), branches)
+        runs = dict(found.get("runs", {}))
+        return State(int(found["started_us"]), int(found["floor_ms"]), dict(found["told"]), branches, runs)
     except FileNotFoundError:
         return None
 
@@ -111,6 +123,9 @@ class Feed:
         self._dropped: set[str] = set()
         self._open: dict[str, None] = {}  # transactions that are older than a near look
         self._names: dict[str, str] = {}
+        self._periodic = True  # until the service says that it is of a release before
+        self._runs: dict[str, int] = {}  # by task, the end of the last run that was looked at
+        self._runs_at_s = 0.0
         self._scan_at_s = 0.0
         self._far_at_s = 0.0
         self._state = self._begin(status, from_start=from_start)
@@ -148,6 +163,8 @@ class Feed:
                     raise
         if self._branches:
             self._tell_branches()
+        if self._periodic and time.monotonic() >= self._runs_at_s:
+            self._tell_failed_runs()
         if self._conflicts and time.monotonic() >= self._scan_at_s:
             self._scan()
         return self._sender.counts.delivered + self._sender.counts.dead > was
@@ -212,10 +229,30 @@ class Feed:
         if missing and self._lineage is None:
             yield self._gap(table, missing[0], missing[-1], "RETIRED")
         for number in sorted(found):
-            if self._lineage is not None:
-                yield self._lineage.event(table, found[number])
-            else:
+            error = self._refresh_error(table, found[number])
+            if self._lineage is None:
                 yield commit_event(self._source, table, found[number])
+                if error:
+                    yield refresh_failure_event(self._source, table, found[number], error)
+            elif error:
+                yield self._lineage.refresh_failure(table, found[number], error)
+            else:
+                yield self._lineage.event(table, found[number])
+
+    def _refresh_error(self, table: catalog_pb2.Table, version: read_pb2.Version) -> str:
+        """Why a refresh failed, if the commit notes that: it changes a property of a view."""
+        if QUERY not in table.properties or version.operation != common_pb2.OPERATION_ALTER:
+            return ""
+        try:
+            before, after = (
+                self._client.get_table(table_id=table.table_id, version=each).properties.get(REFRESH_FAILURE, "")
+                for each in (version.version - 1, version.version)
+            )
+        except MetaServiceError as error:
+            if error.reason != "VERSION_RETIRED":
+                raise
+            return ""
+        return str(json.loads(after)["text"]) if after and after != before else ""
 
     def _gap(self, table: catalog_pb2.Table, first: int, last: int, reason: str) -> Event:
         self._note(f"versions {first} to {last} of {table.name} are not there any more: {reason.lower()}")
@@ -262,6 +299,35 @@ class Feed:
         if not events or self._sender.send(events):
             self._state.branches = happened[-1].number
             self._state.write(self._path)
+
+    # ---------------------------------------------------------------------------------------------------- failed runs
+
+    def _tell_failed_runs(self) -> None:
+        """Those of periodic tasks. The file of the state has, for each task, when the last one that was told ended."""
+        self._runs_at_s = time.monotonic() + SCAN_S
+        try:
+            tasks = list(self._client.list_periodic_tasks())
+        except MetaServiceError as error:
+            if error.kind is not ErrorKind.BLOCKED:
+                raise
+            self._periodic, tasks = False, []
+        for task in tasks:
+            since_us = max(self._state.runs.get(task.task_id, self._state.started_us), self._runs.get(task.task_id, 0))
+            if task.last_run.end_time_us <= since_us or not self._is_wanted_id(task.table_id):
+                continue
+            ended = [run for run in self._client.list_periodic_runs(task.name) if run.end_time_us > since_us]
+            failed = [run for run in ended if run.outcome == maintenance_pb2.PERIODIC_OUTCOME_FAILED]
+            for run in sorted(failed, key=lambda each: each.end_time_us):
+                event = (
+                    run_failure_event(self._source, task, run)
+                    if self._lineage is None
+                    else self._lineage.run_failure(task, run)
+                )
+                if not self._sender.send([event]):
+                    return
+                self._state.runs[task.task_id] = run.end_time_us
+                self._state.write(self._path)
+            self._runs[task.task_id] = max((run.end_time_us for run in ended), default=since_us)
 
     # ----------------------------------------------------------------------------------------------------- conflicts
 

@@ -1,4 +1,4 @@
-"""`laketx events`: commits, conflicts and what happens to branches to a webhook."""
+"""`laketx events`: commits, conflicts, failures and what happens to branches to a webhook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AWAY_S: Final = 2.0
 KEEP_S: Final = 7 * 24 * 3_600
 KEEP_S_MAX: Final = 366 * 24 * 3_600
 
-GROUP = group("events", "Send commits, conflicts and events of branches to other systems.")
+GROUP = group("events", "Send commits, conflicts, failures and events of branches to other systems.")
 
 
 @command("serve", GROUP)
@@ -36,7 +36,12 @@ GROUP = group("events", "Send commits, conflicts and events of branches to other
     help="Only these tables: names, ids or patterns such as 'shop.*', separated by commas (default all).",
 )
 @click.option("--name", default="events", metavar="NAME", help="Name of the cursors that store the position.")
-@click.option("--state", type=FILE, default="laketx-events.json", help="File that stores which conflicts were sent.")
+@click.option(
+    "--state",
+    type=FILE,
+    default="laketx-events.json",
+    help="File that stores which conflicts and failed runs were sent.",
+)
 @click.option(
     "--from-start", is_flag=True, help="Begin with the oldest events that the service keeps; default: with new events."
 )
@@ -62,7 +67,11 @@ GROUP = group("events", "Send commits, conflicts and events of branches to other
 @click.option("--no-conflicts", is_flag=True, help="Send no conflicts.")
 @click.option("--no-branches", is_flag=True, help="Send nothing of branches; --tables leaves them out, too.")
 @click.option(
-    "--openlineage", "lineage", metavar="NAMESPACE", default="", help="Send commits alone, as events of OpenLineage."
+    "--openlineage",
+    "lineage",
+    metavar="NAMESPACE",
+    default="",
+    help="Send commits and failures alone, as events of OpenLineage.",
 )
 @click.option("--token-file", type=FILE, default="", help="File with a token that is sent as a bearer's.")
 @click.option("--insecure", is_flag=True, help="Allow http to another machine.")
@@ -88,7 +97,7 @@ def run_serve(
     insecure: bool,
     once: bool,
 ) -> None:
-    """Send commits, conflicts and what happens to branches to a webhook as CloudEvents, each at least once.
+    """Send commits, conflicts, failures and what happens to branches to a webhook as CloudEvents, each at least once.
 
     laketx events serve --to https://hooks.example.com/laketx --secret-file secret --tables 'shop.*'
     Commits of a table come in order. A repeated event has the same source and id. A cursor of each table stores the
