@@ -62,8 +62,8 @@ def row_checks() -> str:
 def properties() -> str:
     """Properties by what changing them does to others."""
     writers = sorted(one.name for one in PROPERTIES if one.binds_writers)
-    fixed = sorted(one.name for one in PROPERTIES if one.is_fixed)
-    quiet = sorted(one.name for one in PROPERTIES if not (one.binds_writers or one.is_fixed))
+    fixed = sorted(one.name for one in PROPERTIES if one.is_fixed or one.is_of_service)
+    quiet = sorted(one.name for one in PROPERTIES if not (one.binds_writers or one.is_fixed or one.is_of_service))
     rows = [
         ("writer properties", coming_from.code(writers), "conflicts with every change"),
         ("quiet properties", coming_from.code([*quiet, f"{USER_PREFIX}*"]), "conflicts with nothing"),

@@ -340,6 +340,12 @@ def key_spans_partitions(table: catalog_pb2.Table) -> bool:
     return lacks and table.properties.get(KEY_SCOPE) in ("table", CHECKING)
 
 
+def new_properties(table: catalog_pb2.Table) -> dict[str, str]:
+    """The properties of a new table like this one, which has no keys to check."""
+    properties = {name: text for name, text in table.properties.items() if name != KEY_CHECKED}
+    return {name: "table" if (name, text) == (KEY_SCOPE, CHECKING) else text for name, text in properties.items()}
+
+
 def keys_checked(table: catalog_pb2.Table) -> tuple[int, int] | None:
     """The number of the check of the table's keys, and of how many buckets it is done; None if none runs."""
     if not key_spans_partitions(table) or key_scope(table) == "table":

@@ -1,4 +1,4 @@
-"""Calls for tags, cursors and the sweep of storage, all part of `MetaClient`."""
+"""Calls for tags, cursors, checks of keys and the sweep of storage, all part of `MetaClient`."""
 
 from __future__ import annotations
 
@@ -74,6 +74,24 @@ class MarkCalls(Caller):
     def drop_cursor(self, table_id: str, name: str) -> bool:
         """Drops a cursor; returns whether there was one."""
         return self._call(self._reads.DropCursor, read_pb2.DropCursorRequest(table_id=table_id, name=name)).dropped
+
+    # ---------------------------------------------------------------------------------------------------------- keys
+
+    def advance_key_check(self, table_id: str, check: int, begin: int, end: int, *, version: int) -> int:
+        """Records that no key is in two partitions at a version, in the bucket numbers from `begin` to `end`.
+
+        Returns the version that records it.
+        """
+        request = maintenance_pb2.AdvanceKeyCheckRequest(
+            txn_id=uuid7(),
+            table_id=table_id,
+            check=check,
+            begin=begin,
+            end=end,
+            version=version,
+            principal=self._principal,
+        )
+        return self._call(self._maintenance.AdvanceKeyCheck, request, decides=(request.txn_id,)).version
 
     # --------------------------------------------------------------------------------------------------------- sweep
 

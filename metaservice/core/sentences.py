@@ -90,7 +90,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "KEYS_NOT_LOOKED_UP": (
         "the key is unique across partitions, and the writer looks none up: MERGE by the key, or write without Spark"
     ),
-    "KEY_CHECK_ENDED": "another check of the keys runs, or none, or it is further: read the table again",
+    "KEY_CHECK_ENDED": "another check of the keys runs, or none, or it is elsewhere: read the table again",
     "KEY_SCOPE_ON_BRANCH": "where a key is unique can't change on a branch: alter the table that it left",
     "KEY_SET_INCOMPLETE": "the key set needs one hash for each row written to the bucket",
     "KEY_SET_NOT_ALLOWED": "only changes of rows in primary-key tables can have key sets: leave them out",

@@ -56,10 +56,10 @@ def set_scope(table: Table, scope: str = "table") -> Table:
     return table.refresh()
 
 
-def set_checked(table: Table, checked: str) -> None:
-    """What a worker does that has checked so many buckets."""
-    wanted = common_pb2.Alteration(set_properties={"key.scope.checked": checked})
-    table.view.client.alter_table(table.table_id, wanted)
+def advance(table: Table, check: int, begin: int, end: int, version: int | None = None) -> None:
+    """What a worker does that has checked these bucket numbers at a version."""
+    at = table.refresh().meta.head_version if version is None else version
+    table.view.client.advance_key_check(table.table_id, check, begin, end, version=at)
 
 
 def check(lake: Lake, table: Table) -> Table:
@@ -254,15 +254,27 @@ def test_the_scope_changes_only_to_the_table(lake: Lake) -> None:
     table = made(lake, "steps", buckets=2)
     table.upsert([row(1, "a")])
     with pytest.raises(StaleError, match="KEY_CHECK_ENDED"):
-        set_checked(table, "1:0")
+        advance(table, 1, 0, 2)
     table = set_scope(set_scope(table))
     assert keys_checked(table.meta) == (1, 0)
     table = set_scope(table, "partition")  # given up
     table.upsert([row(1, "b")])
     table = set_scope(table)
-    for late in ("1:2", "2:3"):
+    begun = table.meta.head_version
+    for check_number, first, end, version in (
+        (1, 0, 2, begun),  # an older check
+        (3, 0, 2, begun),
+        (2, 0, 3, begun),  # more buckets than there are
+        (2, 0, 0, begun),
+        (2, 1, 2, begun),  # not the next bucket
+        (2, -1, 1, begun),
+        (2, 0, 2, begun - 1),  # rows of before this check
+        (2, 0, 2, begun + 1),  # rows of nobody
+        (2, 0, 2, -1),
+    ):
         with pytest.raises(StaleError, match="KEY_CHECK_ENDED"):
-            set_checked(table, late)
+            advance(table, check_number, first, end, version)
+    assert table.refresh().meta.head_version == begun
     assert keys_checked(check(lake, table).meta) is not None
     table.upsert([row(1, "c")])
     table = check(lake, table)
@@ -297,6 +309,8 @@ def test_a_branch_from_before_the_change_isnt_merged_after_it(lake: Lake) -> Non
         set_scope(early)
     table = set_scope(table)
     later = lake.branch("later")
+    with pytest.raises(BlockedError, match="KEY_SCOPE_ON_BRANCH"):
+        advance(lake.table("branched@later"), 1, 0, 1)
     lake.table("branched@later").upsert([row(1, "d")])
     assert is_promised(check(lake, table))
     with pytest.raises(MergeRefusedError):

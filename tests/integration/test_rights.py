@@ -154,6 +154,7 @@ def requests(at: World) -> dict[str, tuple[str, dict[str, Any]]]:
         "MaintenanceService/DropPeriodicTask": (MAINTAINER, {"name": at.periodic}),
         "MaintenanceService/ListPurgeable": (MAINTAINER, on),
         "MaintenanceService/ConfirmPurged": (MAINTAINER, {**on, "paths": []}),
+        "MaintenanceService/AdvanceKeyCheck": (MAINTAINER, {**on, "txn_id": new_uuid7()}),
         "MaintenanceService/CheckPaths": (MAINTAINER, {**on, "paths": []}),
         "MaintenanceService/ListSweepable": (NOBODY, {}),
         "MaintenanceService/ConfirmSwept": (NOBODY, {}),

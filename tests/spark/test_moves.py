@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from laketx import ConflictError, InputError, Lake, Table
-from metaservice.client import InvalidError, key_scope
+from metaservice.client import InvalidError, key_scope, keys_checked
 from tests.spark.held import Held
 from tests.spark.sql import SqlReads
 from tests.spark.stored import staged_folders, stored_rows
@@ -164,6 +164,28 @@ def test_spark_adds_no_keys_that_it_has_not_looked_up(lake: Lake, spark: SparkSe
     table.update({"day": "'wed'"}, where="id = 1")  # not by Spark, although it runs
     assert content(table) == [(1, 1, "wed")]
     assert [row["day"] for row in table.read().collect()] == ["wed"]
+
+
+def test_spark_writes_nothing_while_keys_are_checked(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    table, sql = make(lake, new_name(), (1, 1, "mon"), (1, 2, "tue")), SqlReads(lake)
+    name = f"{{lake}}.{table.name}"
+    sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('key.scope' = 'table')")
+    for fake in ("SET TBLPROPERTIES ('key.scope.checked' = '1:2')", "UNSET TBLPROPERTIES ('key.scope.checked')"):
+        with pytest.raises(Exception, match="PROPERTY_FIXED"):
+            sql(f"ALTER TABLE {name} {fake}")
+    assert keys_checked(table.refresh().meta) == (1, 0)
+    for statement in (
+        f"INSERT INTO {name} VALUES (2, 2, 'tue')",
+        f"INSERT OVERWRITE {name} VALUES (2, 2, 'tue')",
+        f"UPDATE {name} SET v = 3 WHERE id = 1",
+        f"DELETE FROM {name} WHERE v + 1 = 2",
+        f"MERGE INTO {name} t USING {LATER} s ON t.id = s.id + 1 {UPSERT}",
+    ):
+        with pytest.raises(Exception, match="KEYS_NOT_LOOKED_UP"):
+            sql(statement)
+    assert content(table) == [(1, 1, "mon"), (1, 2, "tue")]
+    sql(f"CREATE TABLE {name}_like LIKE {name}")
+    assert dict(lake.table(f"{table.name}_like").meta.properties) == {"key.scope": "table"}
 
 
 @pytest.mark.parametrize("profile", ["maxcompute", "row_level"])

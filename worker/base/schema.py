@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from metaservice.client import new_properties
 from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
@@ -52,8 +53,9 @@ def create_statement(meta: catalog_pb2.Table) -> str:
         parts.append(f"PARTITIONED BY ({_listed(meta.partition_columns)})")
     if meta.comment:
         parts.append(_comment(meta.comment).strip())
-    if meta.properties:
-        listed = ", ".join(f"{_text(name)} = {_text(meta.properties[name])}" for name in sorted(meta.properties))
+    properties = new_properties(meta)
+    if properties:
+        listed = ", ".join(f"{_text(name)} = {_text(properties[name])}" for name in sorted(properties))
         parts.append(f"TBLPROPERTIES ({listed})")
     return "\n".join(parts)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from metaservice.client import KEY_CHECKED, StaleError, keys_checked
+from metaservice.client import StaleError, keys_checked
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.plans import ScannedFile, entries_of
 from worker.connection.lake_connection import Connection
@@ -56,11 +56,11 @@ class KeyScopeChecker(Keeper):
                 break
             done = bucket + 1
             if self._now_s() - stored_s >= self._stored_each_s:
-                if not _store(then, check, done):
+                if not _store(then, check, stored, done):
                     return done - begin
                 stored, stored_s = done, self._now_s()
         if done > stored:
-            _store(then, check, done)
+            _store(then, check, stored, done)
         return done - begin
 
     def check(self, table: TableView) -> Iterator[Twice]:
@@ -79,11 +79,10 @@ class KeyScopeChecker(Keeper):
         """The tables say themselves how far their check is."""
 
 
-def _store(then: TableView, check: int, done: int) -> bool:
+def _store(then: TableView, check: int, stored: int, done: int) -> bool:
     """Whether the check goes on: it is the newest one, and nobody is further."""
-    alteration = common_pb2.Alteration(set_properties={KEY_CHECKED: f"{check}:{done}"})
     try:
-        then.client.alter_table(then.table_id, alteration, commit_message=f"checked the keys of {done} buckets")
+        then.client.advance_key_check(then.table_id, check, stored, done, version=then.meta.head_version)
     except StaleError:
         return False
     return True

@@ -10,7 +10,7 @@ from typing import Final
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import COMPACTIONS, Operation, Principal
-from metaservice.core.table.properties import KEY_CHECKED, KEY_SCOPE, ONLY_BY_MERGE
+from metaservice.core.table.properties import KEY_SCOPE, ONLY_BY_MERGE
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.shared.table_patterns import is_among
 
@@ -108,7 +108,7 @@ def check_direct(meta: TableMeta, operation: Operation, alteration: Alteration |
     if (
         alteration is not None
         and branch_of(meta.name)
-        and not alteration.set_properties.keys().isdisjoint((KEY_SCOPE, KEY_CHECKED))
+        and (alteration.checked_keys is not None or KEY_SCOPE in alteration.set_properties)
     ):
         raise MetaError(ErrorKind.BLOCKED, "KEY_SCOPE_ON_BRANCH", table=meta.name)
     if meta.properties.get(ONLY_BY_MERGE) != "true" or branch_of(meta.name) or is_unborn(meta.name):

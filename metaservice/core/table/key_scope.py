@@ -17,6 +17,7 @@ twice stays so. `checking` lasts until that has been seen once of every bucket n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
@@ -24,6 +25,16 @@ from metaservice.core.table.properties import KEY_CHECKED, KEY_SCOPE, PARTITION,
 from metaservice.core.table.view_definition import is_view
 
 CHECKING: Final = "checking"  # writers keep the rules of a key across partitions; older rows may break them
+
+
+@dataclass(frozen=True, slots=True)
+class KeyProgress:
+    """What a check saw: at a version, no key is in two partitions in the bucket numbers from `begin` to `end`."""
+
+    check: int
+    begin: int
+    end: int
+    version: int
 
 
 def key_scope(primary_key: Sequence[str], partition_columns: Sequence[str], properties: Mapping[str, str]) -> str:
@@ -45,8 +56,6 @@ def check_key_scope(
     primary_key: Sequence[str], partition_columns: Sequence[str], properties: Mapping[str, str]
 ) -> None:
     """Checks the scope of a new table."""
-    if KEY_CHECKED in properties:
-        raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", "the check of the keys sets it", property=KEY_CHECKED)
     if not primary_key:
         if KEY_SCOPE in properties:
             raise invalid("KEY_SCOPE_WITHOUT_KEY", "the table has no primary key: leave key.scope out, or give a key")
@@ -82,24 +91,19 @@ def _view_lacks(missing: Sequence[str], facts: Mapping[str, str]) -> MetaError:
 def altered_scope(
     primary_key: Sequence[str],
     partition_columns: Sequence[str],
-    buckets: int,
     before: Mapping[str, str],
     after: dict[str, str],
 ) -> dict[str, str]:
-    """The properties after an ALTER that leaves these. The last bucket number of a check makes the promise."""
-    changed = [name for name in (KEY_SCOPE, KEY_CHECKED) if before.get(name) != after.get(name)]
-    if not changed:
+    """The properties after an ALTER that leaves these. One to `table` begins a check."""
+    if before.get(KEY_SCOPE) == after.get(KEY_SCOPE):
         return after
-    for name in changed:
-        if name not in after:
-            raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", property=name)
+    if KEY_SCOPE not in after:
+        raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", property=KEY_SCOPE)
     if not primary_key:
         raise invalid("KEY_SCOPE_WITHOUT_KEY", "the table has no primary key: leave key.scope out")
     was = key_scope(primary_key, partition_columns, before)
-    scope = after.get(KEY_SCOPE, was)
+    scope = after[KEY_SCOPE]
     missing = [name for name in partition_columns if name not in primary_key]
-    if KEY_CHECKED in changed:
-        return after | _progress(was if missing and scope == was else "", buckets, before, after)
     if not missing or was == scope:
         return after
     if was == TABLE:
@@ -122,9 +126,20 @@ def checked_buckets(properties: Mapping[str, str]) -> tuple[int, int]:
     return int(check), int(buckets)
 
 
-def _progress(was: str, buckets: int, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    """What a check adds, if it is the one that runs: an older one looked at rows that may have changed since."""
-    (check, buckets_before), (number, buckets_after) = checked_buckets(before), checked_buckets(after)
-    if was != CHECKING or number != check or not buckets_before <= buckets_after <= buckets:
-        raise MetaError(ErrorKind.STALE, "KEY_CHECK_ENDED", check=number, buckets=buckets_after)
-    return {KEY_SCOPE: TABLE} if buckets_after == buckets else {}
+def is_checked_by(properties: Mapping[str, str], check: int) -> bool:
+    """Whether the check of this number runs under a definition. An older one saw rows of writers without rules."""
+    return properties.get(KEY_SCOPE) == CHECKING and checked_buckets(properties)[0] == check
+
+
+def advanced(properties: Mapping[str, str], buckets: int, seen: KeyProgress) -> dict[str, str]:
+    """The properties after what a check saw. The last bucket number makes the promise."""
+    recorded = checked_buckets(properties)[1]
+    if not is_checked_by(properties, seen.check) or seen.begin != recorded or not recorded < seen.end <= buckets:
+        raise check_ended(seen)
+    scope = TABLE if seen.end == buckets else CHECKING
+    return {**properties, KEY_SCOPE: scope, KEY_CHECKED: f"{seen.check}:{seen.end}"}
+
+
+def check_ended(seen: KeyProgress) -> MetaError:
+    facts = {"check": seen.check, "begin": seen.begin, "end": seen.end, "version": seen.version}
+    return MetaError(ErrorKind.STALE, "KEY_CHECK_ENDED", **facts)

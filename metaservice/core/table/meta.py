@@ -11,7 +11,7 @@ from typing import Final
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.bloom_columns import altered_bloom_columns, check_bloom_columns
-from metaservice.core.table.key_scope import altered_scope, key_scope, spans_partitions
+from metaservice.core.table.key_scope import KeyProgress, advanced, altered_scope, key_scope, spans_partitions
 from metaservice.core.table.merge_engine import check_merge_engine, merge_engine
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import (
@@ -62,6 +62,7 @@ class Alteration:
     schema_changes: tuple[SchemaChange, ...] = ()
     replacement: TableMeta | None = None
     name: str | None = None
+    checked_keys: KeyProgress | None = None  # alone, and by a call of its own
 
     @property
     def changes_schema(self) -> bool:
@@ -81,7 +82,8 @@ class Alteration:
     @property
     def changes_metadata(self) -> bool:
         given = self.set_properties or self.remove_properties or self.profile or self.schema_changes or self.replacement
-        return bool(given) or self.comment is not None or self.name is not None
+        is_plain = self.comment is None and self.name is None and self.checked_keys is None
+        return bool(given) or not is_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +155,9 @@ class TableMeta:
         """The metadata after a change. Raises if the change is not possible."""
         if change.replacement is not None:
             return change.replacement
-        for name in change.remove_properties:
-            if name not in self.properties:
-                check_property_name(name)
-        for name in (*change.remove_properties, *change.set_properties):
-            check_alterable(name)
-        properties = {
-            name: value for name, value in self.properties.items() if name not in change.remove_properties
-        } | dict(change.set_properties)
-        columns = self.partitioning.names
-        properties = altered_scope(self.primary_key, columns, self.buckets, self.properties, properties)
-        if properties.get(KEY_SCOPE) != self.properties.get(KEY_SCOPE):
-            check_merge_engine(self.primary_key, columns, properties)
-        if len(properties) > limits.PROPERTIES_MAX:
-            raise invalid("TOO_MANY_PROPERTIES", count=len(properties), most=limits.PROPERTIES_MAX)
-        if change.set_properties:
-            check_refreshes(properties)
+        if change.checked_keys is not None:
+            return replace(self, properties=advanced(self.properties, self.buckets, change.checked_keys))
+        properties = self._properties_after(change)
         features = self.features_after(change)
         if len(features) > limits.FEATURES_MAX:
             raise invalid("TOO_MANY_FEATURES", count=len(features), most=limits.FEATURES_MAX)
@@ -189,6 +178,25 @@ class TableMeta:
         )
         after.check_size()
         return after
+
+    def _properties_after(self, change: Alteration) -> dict[str, str]:
+        for name in change.remove_properties:
+            if name not in self.properties:
+                check_property_name(name)
+        for name in (*change.remove_properties, *change.set_properties):
+            check_alterable(name)
+        properties = {
+            name: value for name, value in self.properties.items() if name not in change.remove_properties
+        } | dict(change.set_properties)
+        columns = self.partitioning.names
+        properties = altered_scope(self.primary_key, columns, self.properties, properties)
+        if properties.get(KEY_SCOPE) != self.properties.get(KEY_SCOPE):
+            check_merge_engine(self.primary_key, columns, properties)
+        if len(properties) > limits.PROPERTIES_MAX:
+            raise invalid("TOO_MANY_PROPERTIES", count=len(properties), most=limits.PROPERTIES_MAX)
+        if change.set_properties:
+            check_refreshes(properties)
+        return properties
 
     def check_size(self) -> None:
         """Refuses a definition that is too large for an answer."""

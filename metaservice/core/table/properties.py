@@ -45,7 +45,7 @@ _INTEGER = re.compile(r"[0-9]{1,18}\Z")
 class Property:
     """A known property. `binds_writers`: after a change of it, writers that began earlier must begin again.
 
-    `is_fixed`: set when the table is created, never changed.
+    `is_fixed`: set when the table is created, never changed. `is_of_service`: no caller ever sets or removes it.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Property:
     choices: tuple[str, ...] = ()
     binds_writers: bool = False
     is_fixed: bool = False
+    is_of_service: bool = False
     form: str = ""
     is_form: Callable[[str], bool] | None = None
 
@@ -92,7 +93,8 @@ PROPERTIES: Final = (
         KEY_CHECKED,
         "0:0",
         "How far the check of the keys is while `key.scope` is `checking`: a number of the check, and how many buckets "
-        "have no key twice. Set by the check.",
+        "have no key twice. The check alone sets it.",
+        is_of_service=True,
         form="check:buckets",
         is_form=lambda value: bool(_CHECKED.match(value)),
     ),
@@ -372,6 +374,8 @@ def check_property(name: str, value: str) -> None:
     """Refuses an unknown name or a value that doesn't fit."""
     check_property_name(name)
     known = BY_NAME.get(name)
+    if known is not None and known.is_of_service:
+        raise _not_for_callers(name)
     if known is not None and not known.accepts(value):
         raise invalid("PROPERTY_INVALID", property=name, value=value[:128], takes=known.type)
 
@@ -384,8 +388,15 @@ def check_property_name(name: str) -> None:
 
 def check_alterable(name: str) -> None:
     """Refuses a change of a property that is fixed at creation."""
+    if name in BY_NAME and BY_NAME[name].is_of_service:
+        raise _not_for_callers(name)
     if name in BY_NAME and BY_NAME[name].is_fixed:
         raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", property=name)
+
+
+def _not_for_callers(name: str) -> MetaError:
+    sentence = "the service sets this property itself: leave it out"
+    return MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", sentence, property=name)
 
 
 def check_user_property(name: str) -> None:

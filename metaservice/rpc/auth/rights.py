@@ -476,6 +476,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_TABLES}ConfirmPurged": Right(
         "maintainer on the table", lambda caller, it: caller.need_table(it.table_id, MAINTAINER)
     ),
+    f"{_TABLES}AdvanceKeyCheck": _on_table(MAINTAINER),
     f"{_TABLES}ListSweepable": _on_service(MAINTAINER),
     f"{_TABLES}ConfirmSwept": _on_service(MAINTAINER),
     f"{_TABLES}CheckPaths": Right(

@@ -51,6 +51,7 @@ CHANGES: Final = frozenset(
         "CatalogService/RefreshBranch",
         "CatalogService/RenameView",
         "CatalogService/UndropTable",
+        "MaintenanceService/AdvanceKeyCheck",
         "MaintenanceService/AlterPeriodicTask",
         "MaintenanceService/BeginPeriodicRun",
         "MaintenanceService/CancelTask",

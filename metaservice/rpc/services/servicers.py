@@ -14,6 +14,7 @@ from metaservice.rpc.convert.client_features import Reader
 from metaservice.rpc.convert.paging import fitting, page_size, page_start, page_token
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.services.calls import Servicer, UseCases
+from metaservice.rpc.services.key_checks import KeyCheckMethods
 from metaservice.rpc.services.periodic_tasks import PeriodicTaskMethods
 from metaservice.rpc.services.pins import PinMethods
 from metaservice.rpc.services.purge import PurgeMethods, SweepMethods
@@ -174,6 +175,7 @@ class ReadServicer(PinMethods, ScanMethods, MarkMethods, read_pb2_grpc.ReadServi
 class MaintenanceServicer(
     TaskMethods,
     PeriodicTaskMethods,
+    KeyCheckMethods,
     PurgeMethods,
     SweepMethods,
     WarehouseMethods,

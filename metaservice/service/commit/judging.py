@@ -20,7 +20,7 @@ from metaservice.core.commit.row_level import file_tests_of
 from metaservice.core.commit.transaction import Look, Txn, TxnTable
 from metaservice.core.commit.winner_blocks import meet_block
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.key_scope import key_scope
+from metaservice.core.table.key_scope import KeyProgress, check_ended, is_checked_by, key_scope
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Change, Conflict, Footprint, Operation, Read
 from metaservice.core.table.properties import TABLE
@@ -82,6 +82,16 @@ def refuse_older_keys(state: State, table: TableState, version: int) -> None:
             operation=Operation.RESTORE.name,
             restore=version,
         )
+
+
+def refuse_older_check(state: State, table: TableState, seen: KeyProgress) -> None:
+    """Refuses what was seen at a version at which this check of the keys didn't run."""
+    first = 0 if table.fork is None else table.fork.version
+    if not first <= seen.version <= table.head:
+        raise check_ended(seen)
+    state.flush()
+    if not is_checked_by(meta_at(state, table, seen.version).properties, seen.check):
+        raise check_ended(seen)
 
 
 def _rows_changed(table: TableState, since: int, version: int) -> MetaError:

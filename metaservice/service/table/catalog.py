@@ -17,6 +17,7 @@ from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.core.table.view_definition import check_definition
+from metaservice.service.commit.judging import refuse_older_check
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
 from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS, PARTIAL_IMAGES, Transactions
@@ -192,6 +193,8 @@ class Catalog:
             alteration = self._with_name(alteration, request.table_id)
         if is_new or validate_only:
             check_direct(meta, Operation.ALTER, alteration)
+            if alteration.checked_keys is not None:
+                refuse_older_check(self._decider.state, table, alteration.checked_keys)
             meta = meta.altered(alteration)  # what can't be altered so leaves no transaction behind
         if validate_only:
             return Altered(table.view()._replace(meta=meta))

@@ -1067,6 +1067,76 @@ class ConfirmPurgedResponse(_message.Message):
 Global___ConfirmPurgedResponse: _TypeAlias = ConfirmPurgedResponse  # noqa: Y015
 
 @_typing.final
+class AdvanceKeyCheckRequest(_message.Message):
+    """Request of AdvanceKeyCheck: at a version, no key is in two partitions in these bucket numbers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    CHECK_FIELD_NUMBER: _builtins.int
+    BEGIN_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    txn_id: _builtins.str
+    """A UUIDv7, chosen by the client: the transaction id of the commit."""
+    table_id: _builtins.str
+    """The table, whose `key.scope` is `checking`."""
+    check: _builtins.int
+    """Number of the check. An older one is refused: writers may have written by other rules since."""
+    begin: _builtins.int
+    """First of the bucket numbers: as many are recorded."""
+    end: _builtins.int
+    """The bucket number after the last."""
+    version: _builtins.int
+    """The version whose rows were checked."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """The caller."""
+
+    def __init__(
+        self,
+        *,
+        txn_id: _builtins.str = ...,
+        table_id: _builtins.str = ...,
+        check: _builtins.int = ...,
+        begin: _builtins.int = ...,
+        end: _builtins.int = ...,
+        version: _builtins.int = ...,
+        principal: _common_pb2.Principal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "check", b"check", "end", b"end", "principal", b"principal", "table_id", b"table_id", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdvanceKeyCheckRequest: _TypeAlias = AdvanceKeyCheckRequest  # noqa: Y015
+
+@_typing.final
+class AdvanceKeyCheckResponse(_message.Message):
+    """Answer of AdvanceKeyCheck."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The version that records it."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdvanceKeyCheckResponse: _TypeAlias = AdvanceKeyCheckResponse  # noqa: Y015
+
+@_typing.final
 class ListSweepableRequest(_message.Message):
     """Request of ListSweepable."""
 

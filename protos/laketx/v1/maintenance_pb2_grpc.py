@@ -95,6 +95,11 @@ class MaintenanceServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptResponse.FromString,
                 _registered_method=True)
+        self.AdvanceKeyCheck = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/AdvanceKeyCheck',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.AdvanceKeyCheckRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.AdvanceKeyCheckResponse.FromString,
+                _registered_method=True)
         self.CheckPaths = channel.unary_unary(
                 '/laketx.v1.MaintenanceService/CheckPaths',
                 request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsRequest.SerializeToString,
@@ -240,6 +245,13 @@ class MaintenanceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdvanceKeyCheck(self, request, context):
+        """Records how far a check of a table's keys is. The last bucket number makes the key unique in the table.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CheckPaths(self, request, context):
         """Returns which of the files found in a table's folder are needed, or may still be needed.
         """
@@ -380,6 +392,11 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.ConfirmSwept,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptResponse.SerializeToString,
+            ),
+            'AdvanceKeyCheck': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdvanceKeyCheck,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.AdvanceKeyCheckRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.AdvanceKeyCheckResponse.SerializeToString,
             ),
             'CheckPaths': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckPaths,
@@ -762,6 +779,33 @@ class MaintenanceService:
             '/laketx.v1.MaintenanceService/ConfirmSwept',
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdvanceKeyCheck(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/AdvanceKeyCheck',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.AdvanceKeyCheckRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.AdvanceKeyCheckResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,8 @@ class MaintenanceServiceStub:
     """Lists folders whose files can be swept: of transactions that ended without a commit, and of dropped tables."""
     ConfirmSwept: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmSweptRequest, _maintenance_pb2.ConfirmSweptResponse]
     """Confirms a sweep, up to a transaction."""
+    AdvanceKeyCheck: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.AdvanceKeyCheckRequest, _maintenance_pb2.AdvanceKeyCheckResponse]
+    """Records how far a check of a table's keys is. The last bucket number makes the key unique in the table."""
     CheckPaths: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CheckPathsRequest, _maintenance_pb2.CheckPathsResponse]
     """Returns which of the files found in a table's folder are needed, or may still be needed."""
     GetWarehouse: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.GetWarehouseRequest, _maintenance_pb2.GetWarehouseResponse]
@@ -111,6 +113,8 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     """Lists folders whose files can be swept: of transactions that ended without a commit, and of dropped tables."""
     ConfirmSwept: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmSweptRequest, _maintenance_pb2.ConfirmSweptResponse]  # type: ignore[assignment]
     """Confirms a sweep, up to a transaction."""
+    AdvanceKeyCheck: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.AdvanceKeyCheckRequest, _maintenance_pb2.AdvanceKeyCheckResponse]  # type: ignore[assignment]
+    """Records how far a check of a table's keys is. The last bucket number makes the key unique in the table."""
     CheckPaths: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CheckPathsRequest, _maintenance_pb2.CheckPathsResponse]  # type: ignore[assignment]
     """Returns which of the files found in a table's folder are needed, or may still be needed."""
     GetWarehouse: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.GetWarehouseRequest, _maintenance_pb2.GetWarehouseResponse]  # type: ignore[assignment]
@@ -234,6 +238,14 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ConfirmSweptResponse, _abc.Awaitable[_maintenance_pb2.ConfirmSweptResponse]]:
         """Confirms a sweep, up to a transaction."""
+
+    @_abc_1.abstractmethod
+    def AdvanceKeyCheck(
+        self,
+        request: _maintenance_pb2.AdvanceKeyCheckRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.AdvanceKeyCheckResponse, _abc.Awaitable[_maintenance_pb2.AdvanceKeyCheckResponse]]:
+        """Records how far a check of a table's keys is. The last bucket number makes the key unique in the table."""
 
     @_abc_1.abstractmethod
     def CheckPaths(

@@ -132,8 +132,20 @@ BUGS: Final = (
     Bug(
         "what an older check of the keys saw counts for a later one",
         CORE + "table/key_scope.py",
-        (("or number != check or", "or"),),
+        (("properties.get(KEY_SCOPE) == CHECKING and checked_buckets(properties)[0] == check", "check > 0"),),
         own_tests=("tests/arrow/test_key_scope_checks.py", "-m", "not long", "-k", "changes_only"),
+    ),
+    Bug(
+        "an ALTER says how far a check of the keys is",
+        CORE + "table/properties.py",
+        (
+            (
+                "    if known is not None and known.is_of_service:",
+                "    if known is not None and known.name == name == '':",
+            ),
+            ("    if name in BY_NAME and BY_NAME[name].is_of_service:", "    if name == '':"),
+        ),
+        own_tests=("tests/iceberg/test_key_promises.py",),
     ),
     Bug(
         "a RESTORE goes behind the promise of a key across partitions",

@@ -73,6 +73,8 @@ public final class NewTables {
   public static TableInfo like(TableInfo info, Map<String, String> properties) {
     Map<String, String> all = new HashMap<>(properties);
     all.remove(TableCatalog.PROP_COMMENT);
+    all.remove("key.scope.checked");
+    all.replace("key.scope", "checking", "table"); // a new table has nothing to check
     all.putAll(info.properties());
     TableInfo.Builder found = new TableInfo.Builder();
     found.withColumns(info.columns());
