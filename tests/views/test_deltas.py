@@ -65,6 +65,25 @@ def test_rows_of_both_sides_or_one_are_distinct_and_null_is_a_value(text: str) -
         assert check(text, before, after).work is Work.AFFECTED_KEYS
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, g, sum(x) AS s, count(*) AS n FROM s.a GROUP BY ROLLUP (k, g)",
+        "SELECT k, g, grouping(k, g) AS w, max(d) AS m FROM s.a GROUP BY CUBE (k, g) HAVING count(*) > 1",
+        "SELECT k + 1 AS j, d, sum(x) AS s FROM s.a GROUP BY GROUPING SETS ((k + 1, d), (d), ())",
+        "SELECT a.g, b.k, avg(a.d) AS m FROM s.a a LEFT JOIN s.b b ON a.k = b.k GROUP BY a.g, ROLLUP (b.k, (a.x, b.x))",
+        "SELECT k, rank() OVER (PARTITION BY grouping(k) ORDER BY sum(x)) AS r FROM s.a GROUP BY ROLLUP (k)",
+    ],
+)
+def test_grouping_sets_are_groups_of_each_set(text: str) -> None:
+    for seed in range(6):
+        rng = random.Random(seed)
+        before = {name: random_rows(rng, seed * 2) for name in TABLES}
+        assert (
+            check(text, before, {name: mutated(rng, rows) for name, rows in before.items()}).work is Work.AFFECTED_KEYS
+        )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(8))
 def test_thousands_of_random_differences_are_those_of_recomputation(part: int) -> None:

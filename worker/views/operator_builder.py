@@ -9,6 +9,7 @@ from typing import Final
 from sqlglot import exp
 
 from worker.views.functions import refused
+from worker.views.grouping_sets import grouping_of, grouping_sets, null_of
 from worker.views.operators import (
     DIALECT,
     LAKE,
@@ -195,35 +196,65 @@ class OperatorBuilder:
         group, having = select.args.get("group"), select.args.get("having")
         conditions = [] if having is None else [having.this]
         calls = [call for part in (*outputs, *conditions) for call in aggregates_of(part)]
-        if group is not None and (
-            {name for name, value in group.args.items() if value} - {"expressions", "all"}
-            or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
-        ):
-            raise NoRule("grouping sets have no rule yet")
-        keys = [] if group is None else list(group.expressions)
+        sets = [()] if group is None else grouping_sets(group)
         if group is not None and group.args.get("all"):
-            keys = [output for output in outputs if not aggregates_of(output) and not windows_of(output)]
-        keys = [key for key in keys if key.find(exp.Column) is not None]
-        if group is not None and not keys:
+            sets = [tuple(output for output in outputs if not aggregates_of(output) and not windows_of(output))]
+        sets = [tuple(key for key in keys if key.find(exp.Column) is not None) for keys in sets]
+        if group is not None and not any(sets):
             raise NoRule("a GROUP BY without columns has no key to restrict by")
+        keys = list(dict.fromkeys(key for each in sets for key in each))
         prefix = self.name()
         names: dict[exp.Expr, str] = {}
         for part in (*keys, *calls):
             names.setdefault(part, f"{prefix}.{len(names)}")
-        grouped: Operator = Aggregate(
-            rows,
-            tuple((self.text(key), names[key]) for key in dict.fromkeys(keys)),
-            tuple((self.text(call), names[call]) for call in dict.fromkeys(calls) if call not in keys),
-            has_totals=not keys and have_totals(calls),
-        )
+        calls = [call for call in dict.fromkeys(calls) if call not in keys]
+        if len(sets) == 1:
+            grouped: Operator = self._groups(rows, {key: names[key] for key in keys}, calls, names)
+        else:
+            grouped = UnionAll(tuple(self._one_set(rows, keys, each, calls, names) for each in sets))
         if having is not None:
             condition = having.this
             if has_subquery(condition):
                 if any(free_columns(query, query) for query in condition.find_all(exp.Query)):
                     raise NoRule("a correlated subquery in HAVING has no rule yet")
+                if condition.find(exp.SubqueryPredicate) or any(
+                    each.args.get("query") for each in condition.find_all(exp.In)
+                ):
+                    raise NoRule("IN and EXISTS in HAVING have no rule yet")
                 grouped, condition = marked(self, grouped, condition, ctes)
             grouped = Filter(grouped, self._over(condition, names))
         return grouped, partial(self._over, names=names)
+
+    def _groups(
+        self, rows: Operator, keys: Mapping[exp.Expr, str], calls: Sequence[exp.Expr], names: Mapping[exp.Expr, str]
+    ) -> Aggregate:
+        return Aggregate(
+            rows,
+            tuple((self.text(key), name) for key, name in keys.items()),
+            tuple((self.text(call), names[call]) for call in calls),
+            has_totals=not keys and have_totals(calls),
+        )
+
+    def _one_set(
+        self,
+        rows: Operator,
+        keys: Sequence[exp.Expr],
+        own: Sequence[exp.Expr],
+        calls: Sequence[exp.Expr],
+        names: Mapping[exp.Expr, str],
+    ) -> Operator:
+        """The groups of one of several grouping sets, with NULL for the keys of others."""
+        prefix = self.name()
+        inner = {part: f"{prefix}.{at}" for at, part in enumerate((*own, *calls))}
+        told = [call for call in calls if isinstance(call, exp.Grouping | exp.GroupingId)]
+        added = [call for call in calls if call not in told]
+        if not own and not added:
+            added = [exp.Count(this=exp.Star(), big_int=True)]
+            inner[added[0]] = f"{prefix}.n"
+        groups = self._groups(rows, {key: inner[key] for key in own}, added, inner)
+        texts = {key: quoted(inner[key]) if key in own else null_of(key) for key in keys}
+        texts |= {call: grouping_of(call, own) if call in told else quoted(inner[call]) for call in calls}
+        return Project(groups, tuple((text, names[part]) for part, text in texts.items()))
 
     def _over(self, expression: exp.Expr, names: Mapping[exp.Expr, str]) -> str:
         """The text of an expression over groups."""

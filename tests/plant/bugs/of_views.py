@@ -19,6 +19,12 @@ TOTALS = ("tests/views/test_group_totals.py",)
 
 BUGS: Final = (
     Bug(
+        "ROLLUP leaves out the row over all rows",
+        "worker/views/grouping_sets.py",
+        (("range(len(columns), -1, -1)]", "range(len(columns), 0, -1)]"),),
+        own_tests=("tests/views/test_deltas.py", "-k", "grouping_sets"),
+    ),
+    Bug(
         "a total keeps the smallest value when it went",
         "worker/views/totals.py",
         (('return f"(d.m{at} {beyond} b.v{at} AND NOT {came})"', 'return "FALSE"'),),
