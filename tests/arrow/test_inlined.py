@@ -327,9 +327,9 @@ def test_inlined_changes_of_keys_are_read_together_as_one_by_one(lake: Lake) -> 
         properties={"compaction.enabled": "false", "write.inline.rows": "20"},
     )
     wanted: dict[int, str] = {}
-    for number in range(150):
+    for number in range(70):
         ids = chance.sample(range(60), chance.choice([1, 3, 30]))  # the most go to a file
-        if number in {50, 100}:
+        if number in {25, 45}:
             table.add_columns(f"note{number} string")
         if chance.random() < 0.25:
             table.delete(keys=ids)

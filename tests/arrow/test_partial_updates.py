@@ -223,7 +223,7 @@ def play(lake: Lake, profile: str, seed: int, steps: int) -> History:
 
 @pytest.mark.parametrize(("profile", "seed"), [("row_level", 0), ("maxcompute", 0)])
 def test_images_fold_as_a_dict_does(lake: Lake, profile: str, seed: int) -> None:
-    history = play(lake, profile, seed, 60)
+    history = play(lake, profile, seed, 40)
     assert history.passed
     assert history.lost
 

@@ -77,10 +77,11 @@ def paths(owned: Owned) -> list[str]:
     return ["/", "/runbooks", "/tables", *of_table, *races, *branches, "/views", "/consumers", "/retention", *services]
 
 
-def test_every_page_is_for_everybody(owned: Owned, page: Browser) -> None:
+@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.long), 3])
+def test_every_page_is_for_everybody(owned: Owned, page: Browser, each: int) -> None:
     """It fits each screen, the keyboard reaches all of it, nothing moves; reload, back and forward lead there again."""
     before = ""
-    for path in [*paths(owned), "/"]:
+    for path in [*paths(owned)[::each], "/"]:
         page.resize(*WIDTHS[0])
         page.open(owned.console.url + path)
         page.wait("!document.querySelector('main [data-pending]')")

@@ -32,7 +32,8 @@ def test_pyiceberg_polars_and_duckdb_read_all_tables(tmp_path: Path, forms: tupl
     assert {(one.engine, one.version) for one in found} <= known, "run `make iceberg-matrix`"
 
 
-@pytest.mark.parametrize("engine", ["pyiceberg", pytest.param("duckdb", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["pyiceberg", "duckdb"])
 def test_tables_of_a_branch_are_read_as_those_of_the_lake(tmp_path: Path, engine: str) -> None:
     """They begin in the lake, which empties them then; all else happens on the branch."""
     found = run(tmp_path, (engine,), (3,), branch="matrix")

@@ -22,5 +22,6 @@ def test_every_promise_holds_across_many_take_overs(first: int) -> None:
         assert run_take_overs(seed)["commits"] > 2, seed
 
 
+@pytest.mark.long
 def test_a_seed_gives_the_same_take_overs_each_time() -> None:
     assert run_take_overs(7) == run_take_overs(7)

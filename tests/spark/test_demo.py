@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.house.tree import ROOT
 from tests.spark.sessions import require_java
 
@@ -40,6 +42,7 @@ def test_without_java_it_says_so_and_tells_its_story_on_metadata(tmp_path: Path)
     assert [title for title in CHAPTERS["without"] if title not in said] == []
 
 
+@pytest.mark.long
 def test_on_spark(tmp_path: Path) -> None:
     require_java()
     said = played(tmp_path)

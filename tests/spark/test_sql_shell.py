@@ -65,6 +65,7 @@ def test_a_limit_says_that_there_is_more(spark: SparkSession, capsys: pytest.Cap
     assert capsys.readouterr().out.split() == ["ID", *"012", "ID", *"01234", "id", "0"]
 
 
+@pytest.mark.long
 def test_the_prompt(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     folder.mkdir()

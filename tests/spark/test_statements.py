@@ -16,6 +16,8 @@ from worker.spark.catalog_jar import catalog_settings
 ELSEWHERE: Final = {
     "changes": "test_sql_changes.py",
     "defaults": "test_defaults.py",
+    "harmless": "test_sql_harmless.py",
+    "moves": "test_moves.py, test_sql_moves.py",
     "nested": "test_nested.py",
     "queries": "test_sql_reads.py, test_sql_random.py",
     "story": "the other files",

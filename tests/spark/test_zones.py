@@ -52,7 +52,8 @@ def make(lake: Lake, name: str, *, keyed: bool) -> Table:
     )
 
 
-@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.long), "keyed"])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["append", "keyed"])
 def test_the_hour_that_comes_twice_is_two_partitions(
     lake: Lake, spark: SparkSession, new_name: Names, zone: Zone, kind: str
 ) -> None:

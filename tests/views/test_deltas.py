@@ -22,12 +22,12 @@ def random_pairs(seeds: range) -> Counter[object]:
 
 
 def test_random_differences_are_those_of_recomputation() -> None:
-    counts = random_pairs(range(100))
+    counts = random_pairs(range(60))
     assert counts["summed"] > 8
     assert counts[Work.AFFECTED_KEYS] > 20
     assert counts[Work.INVERTIBLE] > 8
     assert counts["added"] > 8
-    assert counts["added"] > counts["opened"] > 2
+    assert counts["added"] > counts["opened"] > 0
     assert counts[Work.FULL] < 30
 
 

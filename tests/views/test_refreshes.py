@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,11 @@ def totals(lake: Lake, space: str) -> tuple[Table, MaterializedView]:
 # -- random histories --------------------------------------------------------------------------------------------------
 
 
-def test_views_are_their_queries_over_random_histories(lake: Lake) -> None:
-    kinds = Counter[str]()
-    for seed in (2, 22):
-        kinds += played(lake, seed)
-    assert kinds["incremental"] > 15
-    assert kinds["full"] > 2
+@pytest.mark.parametrize("seeds", [(22,), pytest.param((2, 23), marks=pytest.mark.long)])
+def test_views_are_their_queries_over_random_histories(lake: Lake, seeds: Sequence[int]) -> None:
+    kinds = sum((played(lake, seed) for seed in seeds), Counter[str]())
+    assert kinds["incremental"] > 8
+    assert kinds["full"] > 0
 
 
 @pytest.mark.long
