@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from laketx import Lake, connect
-from tests.views.pairs import Checked, check
-from tests.views.queries import SCHEMA
-from worker.views.operators import Work
+from tests.views.pairs import TYPES, Checked, HeldSources, check
+from tests.views.queries import SCHEMA, TABLES
+from worker.views.operators import Operator, Work
+from worker.views.query import analyse, parse
+from worker.views.totals import are_stored, known_totals
 
 ALL = (
     "SELECT count(*) AS n, count(x) AS m, sum(x) AS s, avg(x) AS a, sum(d) * 2 AS t,"
@@ -120,3 +122,16 @@ def test_totals_that_are_too_long_to_store_are_computed_each_time(lake: Lake) ->
     words.append([{"id": 3, "word": "a"}])
     assert longest.refresh(incremental=True).kind == "incremental"
     assert longest.verify().holds
+
+
+def test_totals_of_other_aggregates_are_not_taken() -> None:
+    def query(column: str) -> Operator:
+        return analyse(parse(f"SELECT sum({column}) AS s FROM s.a"), dict.fromkeys(TABLES, TYPES)).operator
+
+    rows = table([(1, 10), (2, 20)])
+    held = HeldSources([], {f"s.a@{side}": rows.select(["k", "x"]) for side in ("to", "none")})
+    of_x = known_totals(query("x"), held, None).stored
+    assert of_x is not None
+    assert are_stored(query("x"), of_x)
+    assert not are_stored(query("k"), of_x)
+    assert known_totals(query("k"), held, of_x).relations["@total_0@to"].to_pydict().popitem()[1] == [3]

@@ -42,7 +42,7 @@ from worker.views.engine import matches, run_with
 from worker.views.operators import Work, quoted
 from worker.views.query import Query, analyse, parse
 from worker.views.sources import WHOLE, SourceTables
-from worker.views.totals import known_totals, totals_in
+from worker.views.totals import are_stored, known_totals, totals_in
 
 ATTEMPTS_MAX: Final = 10
 BACKOFF: Final = Backoff(base_s=0.05, longest_s=2.0)
@@ -305,7 +305,7 @@ def _why_full(query: Query, sources: SourceTables, last: LastRefresh | None, *, 
     for step in classified(query.operator):
         if step.work is Work.FULL:
             return f"{step.operator}: {step.reason}"
-    if last.totals is None and any(totals_in(query.operator)):
+    if any(totals_in(query.operator)) and (last.totals is None or not are_stored(query.operator, last.totals)):
         return "no totals over all rows are stored"
     try:
         altered = sources.altered()

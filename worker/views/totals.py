@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -39,12 +40,12 @@ from worker.views.operators import (
 )
 
 FAILED: Final = "VIEW_QUERY_FAILED"
+QUERY, ROWS = "of", "rows"  # of the stored text
+DIGEST_BYTES: Final = 16
 STORED_CHARS_MAX: Final = 4_000  # of what a property of a commit can have
 SIGNS: Final = {"p": ">", "m": "<"}  # what came, what went
 DIFFERENCE, BEFORE, CHANGED = "@difference", "@before", "@changed"
 INEXACT: Final = ("DOUBLE", "FLOAT")
-
-Stored = Sequence[Mapping[str, Any]]  # the totals of each aggregate, as text
 
 
 class Sources(Protocol):
@@ -148,7 +149,7 @@ def known_totals(query: Operator, sources: Sources, before: str | None) -> Known
     relations: dict[str, pa.Table] = {}
     changed: list[str] = []
     stored: list[Mapping[str, Any]] = []
-    old = None if before is None else json.loads(before)
+    old = json.loads(before)[ROWS] if before is not None and are_stored(query, before) else None
     is_exact = True
     for at, aggregate in enumerate(totals_in(query)):
         name, inner = _source_name(at), replace(aggregate, child=_replaced(aggregate.child, places))
@@ -165,11 +166,20 @@ def known_totals(query: Operator, sources: Sources, before: str | None) -> Known
             relations[f"{name}@{CHANGES}"] = pa.concat_tables([_signed(after, 1), _signed(earlier, -1)])
         is_exact &= total.is_exact
         stored.append(total.text(rows_after))
-    text = json.dumps(stored, separators=(",", ":"))
+    text = json.dumps({QUERY: _digest(query), ROWS: stored}, separators=(",", ":"))
     is_short = bool(places) and is_exact and len(text) <= STORED_CHARS_MAX
     whole = _replaced(query, places)
     joined = any(_is_joined(whole, name) for name in changed)
     return KnownTotals(whole, relations, tuple(changed), text if is_short else None, is_joined=joined)
+
+
+def are_stored(query: Operator, totals: str) -> bool:
+    """Whether stored totals are those of the query's aggregates: another release may have others for the same text."""
+    return bool(json.loads(totals)[QUERY] == _digest(query))
+
+
+def _digest(query: Operator) -> str:
+    return blake2b(repr(list(totals_in(query))).encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def _is_joined(operator: Operator, source: str) -> bool:
@@ -244,12 +254,9 @@ class _Total:
         [row] = run_with({BEFORE: totals}, f"SELECT {', '.join(texts)} FROM {quoted(BEFORE)}").to_pylist()
         return dict(row)
 
-    def read(self, text: Mapping[str, Any]) -> pa.Table | None:
-        """The totals that a commit has; None if it has others, as after a change of types."""
-        names = [name for name, _ in self._columns()]
-        if sorted(text) != sorted(names):
-            return None
-        given = pa.table({name: pa.array([text[name]], pa.string()) for name in names})
+    def read(self, text: Mapping[str, Any]) -> pa.Table:
+        """The totals that a commit has."""
+        given = pa.table({name: pa.array([text[name]], pa.string()) for name, _ in self._columns()})
         columns = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in self._columns())
         return run_with({BEFORE: given}, f"SELECT {columns} FROM {quoted(BEFORE)}")
 
