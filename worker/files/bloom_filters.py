@@ -71,7 +71,7 @@ def _bytes_of(value: Any, kind: pa.DataType, width: int | None) -> bytes | None:
         value = scaled
     try:
         return int(value).to_bytes(width, "little", signed=True)
-    except OverflowError:
+    except (OverflowError, ValueError):  # beyond the type, or no number
         return None
 
 

@@ -19,7 +19,7 @@ BUGS: Final = (
         "a filter of a column's old type is asked for values of the new one",
         "worker/arrow/scan/row_groups.py",
         (
-            (" or stored.field(names[0]).type != schema.field(column).type", ""),
+            (" or stored.field(names[0]).type != field.type", ""),
             ("chunk.physical_type != kind or may_have", "may_have"),
         ),
         own_tests=("tests/arrow/test_bloom_filters.py", "-k", "widened"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ def row_groups(file: InputFile, where: Predicate, schema: pa.Schema, *, has_name
     Those of floats say nothing of NaN.
     """
     bounded = [part for part in conjuncts(where) if _has_bounds(part, schema)] if has_names else []
-    equal = dict(_equalities(where, schema))
+    equal = list(_equalities(where, schema))
     if not bounded and not equal:
         return None
 
@@ -49,14 +49,18 @@ def _within_bounds(stream: Any, opened: Any, parts: list[Predicate], schema: pa.
 # -- Bloom filters
 
 
-def _equalities(where: Predicate, schema: pa.Schema) -> Iterator[tuple[str, Hashes]]:
-    """The columns that must have one of some values, with the hashes of these."""
+def _equalities(where: Predicate, schema: pa.Schema) -> Iterator[tuple[str, Sequence[common_pb2.Value]]]:
+    """The columns that must have one of some values, with these."""
     for part in conjuncts(where):
         column, values = _values_of(part)
         if column and physical_type(schema.field(column).type) is not None:
-            kind = schema.field(column).type
-            plain = (value_of(value, kind) for value in values if value.WhichOneof("kind") != "null")
-            yield column, hashes_of(plain, kind)
+            yield column, values
+
+
+def _hashes(values: Sequence[common_pb2.Value], kind: pa.DataType) -> Hashes:
+    """NULL equals nothing."""
+    plain = (value_of(value, kind) for value in values)
+    return hashes_of((value for value in plain if value is not None), kind)
 
 
 def _values_of(part: Predicate) -> tuple[str, list[common_pb2.Value]]:
@@ -77,19 +81,25 @@ def _values_of(part: Predicate) -> tuple[str, list[common_pb2.Value]]:
 
 
 def _with_values(
-    groups: list[int], stream: Any, opened: Any, file: InputFile, equal: dict[str, Hashes], schema: pa.Schema
+    groups: list[int],
+    stream: Any,
+    opened: Any,
+    file: InputFile,
+    equal: Sequence[tuple[str, Sequence[common_pb2.Value]]],
+    schema: pa.Schema,
 ) -> list[int]:
     metadata = opened.metadata
     if not groups or not equal or not _has_filters(metadata.row_group(groups[0])):
         return groups
     leaves = top_leaves(metadata)
     stored = opened.schema_arrow
-    for column, hashes in equal.items():
-        names = stored_names_in(stored, pa.schema([schema.field(column)]), file)
-        if len(names) != 1 or names[0] not in leaves or stored.field(names[0]).type != schema.field(column).type:
+    for column, values in equal:
+        field = schema.field(column)
+        names = stored_names_in(stored, pa.schema([field]), file)
+        if len(names) != 1 or names[0] not in leaves or stored.field(names[0]).type != field.type:
             continue
-        leaf, kind = leaves[names[0]], physical_type(schema.field(column).type)
-        chunks = [(group, metadata.row_group(group).column(leaf)) for group in groups]
+        kind, hashes = physical_type(field.type), _hashes(values, field.type)
+        chunks = [(group, metadata.row_group(group).column(leaves[names[0]])) for group in groups]
         groups = [group for group, chunk in chunks if chunk.physical_type != kind or may_have(stream, chunk, hashes)]
     return groups
 
