@@ -282,7 +282,6 @@ def changed(client: MetaClient, table_id: str) -> None:
     txn.commit([common_pb2.Change(table_id=table_id, reads=[common_pb2.Read()])])
 
 
-@pytest.mark.long
 def test_branches(client: Plain) -> None:
     for number in range(BRANCHES):
         client.create_branch(f"c{number}", comment=TEXT)
