@@ -9,6 +9,7 @@ from typing import Final
 from worker.views.group_totals import groups_of, when_open
 from worker.views.operators import (
     Aggregate,
+    Constant,
     Filter,
     Join,
     Opaque,
@@ -58,6 +59,8 @@ class _Classifier:
             case Scan(source, columns):
                 used = ", ".join(name for name, _ in columns)
                 return Classified(f"{source} ({used})", Work.LINEAR, "its changed rows")
+            case Constant():
+                return None
             case Filter(_, condition):
                 return Classified(f"filter {self._plain(condition)}", Work.LINEAR, "the changed rows, filtered")
             case Project(_, columns):

@@ -25,6 +25,7 @@ from typing import Final
 from worker.views.operators import (
     LAKE,
     Aggregate,
+    Constant,
     Filter,
     Join,
     Opaque,
@@ -141,6 +142,8 @@ class _Texts:
         match operator:
             case Scan(source, columns):
                 return f"SELECT {_aliased(columns)} FROM {self._relation(source, side)}"
+            case Constant(text, _):
+                return f"SELECT * FROM ({text}) WHERE FALSE" if side == NONE else text
             case Filter(child, condition):
                 return f"SELECT * FROM ({self.at(child, side)}) WHERE {condition}"
             case Project(child, columns):
@@ -210,7 +213,7 @@ class _Texts:
                 return self._groups(operator)
             case Window():
                 return self._partitions(operator)
-            case Opaque():
+            case Opaque() | Constant():
                 return _subtracted(operator, self.at(operator, TO), self.at(operator, FROM))
 
     def _delta_or_none(self, child: Operator) -> str:

@@ -18,15 +18,24 @@ SCALARS: Final = frozenset(
         "Acosh",
         "And",
         "Array",
+        "ArrayAppend",
+        "ArrayConcat",
+        "ArrayContains",
+        "ArrayFilter",
+        "ArrayPrepend",
+        "ArraySize",
+        "ArraySlice",
+        "ArraySort",
+        "ArrayToString",
         "Ascii",
         "Asin",
         "Asinh",
         "Atan",
         "Atan2",
         "Atanh",
-        "ByteLength",
         "BitLength",
         "BitwiseCount",
+        "ByteLength",
         "Case",
         "Cast",
         "Cbrt",
@@ -41,6 +50,7 @@ SCALARS: Final = frozenset(
         "Cot",
         "Date",
         "DateAdd",
+        "DateBin",
         "DateDiff",
         "DateFromParts",
         "DateSub",
@@ -57,13 +67,20 @@ SCALARS: Final = frozenset(
         "DayOfWeekIso",
         "DayOfYear",
         "Dayname",
+        "Decode",
         "Degrees",
+        "Encode",
         "EndsWith",
         "EqualNull",
         "Exp",
+        "Explode",
         "Extract",
         "Factorial",
+        "Flatten",
         "Floor",
+        "Format",
+        "FromBase64",
+        "GenerateSeries",
         "Greatest",
         "Hex",
         "Hour",
@@ -71,6 +88,12 @@ SCALARS: Final = frozenset(
         "Initcap",
         "IsInf",
         "IsNan",
+        "JSONArray",
+        "JSONExtract",
+        "JSONExtractScalar",
+        "JSONObject",
+        "JSONType",
+        "JarowinklerSimilarity",
         "LastDay",
         "Least",
         "Left",
@@ -80,6 +103,9 @@ SCALARS: Final = frozenset(
         "Log",
         "Lower",
         "MD5",
+        "MakeInterval",
+        "MapFromEntries",
+        "MapKeys",
         "Minute",
         "Month",
         "Monthname",
@@ -88,15 +114,18 @@ SCALARS: Final = frozenset(
         "NumberToStr",
         "Nvl2",
         "Or",
+        "Overlay",
         "Pad",
         "Pi",
         "Pow",
         "Quarter",
         "Radians",
         "RegexpExtract",
+        "RegexpExtractAll",
         "RegexpFullMatch",
         "RegexpLike",
         "RegexpReplace",
+        "RegexpSplit",
         "Repeat",
         "Replace",
         "Reverse",
@@ -123,23 +152,28 @@ SCALARS: Final = frozenset(
         "Tan",
         "Tanh",
         "TimeToStr",
+        "TimeToUnix",
         "TimestampAdd",
         "TimestampDiff",
         "TimestampSub",
         "TimestampTrunc",
+        "ToBase64",
+        "ToMap",
+        "Transform",
         "Translate",
         "Trim",
         "Trunc",
         "Try",
         "TryCast",
-        "TimeToUnix",
         "TsOrDsAdd",
         "TsOrDsDiff",
         "TsOrDsToDate",
         "TsOrDsToTimestamp",
+        "Typeof",
         "Unhex",
         "Unicode",
         "UnixToTime",
+        "Unnest",
         "Upper",
         "Week",
         "WeekOfYear",
@@ -147,26 +181,28 @@ SCALARS: Final = frozenset(
         "Year",
     ]
 )
-NAMED_SCALARS: Final = frozenset(
-    [
-        "century",
-        "decade",
-        "millennium",
-        "epoch",
-        "isodow",
-        "isoyear",
-        "yearweek",
-        "era",
-        "strlen",
-        "bar",
-        "gcd",
-        "lcm",
-        "even",
-        "regexp_matches",
-    ]
-)
+_NAMED_SCALARS: Final = """
+    bar bin century damerau_levenshtein date_part datepart decade element_at epoch era even gamma gcd
+    greatest_common_divisor hamming isodow isoyear jaccard jaro_similarity json_array json_array_length
+    json_contains json_exists json_keys json_object json_quote json_type json_valid julian lcm
+    least_common_multiple left_grapheme length_grapheme lgamma list_aggregate list_any_value list_append
+    list_avg list_bool_and list_bool_or list_concat list_cosine_similarity list_count list_distance
+    list_extract list_has list_has_all list_has_any list_indexof list_inner_product list_max list_median
+    list_min list_position list_prepend list_product list_resize list_reverse list_reverse_sort
+    list_slice list_sum list_unique list_where list_zip map map_concat map_contains map_entries
+    map_extract map_extract_value map_from_entries map_keys map_values microsecond millennium
+    millisecond mismatches nanosecond nextafter nfc_normalize octet_length ord parse_dirname
+    parse_dirpath parse_filename parse_path prefix printf regexp_escape regexp_matches
+    regexp_split_to_array right_grapheme row row_to_json signbit string_split_regex strip_accents strlen
+    struct_concat struct_insert struct_keys struct_values suffix to_base to_binary to_json try_strptime
+    unbin union_extract union_tag url_decode url_encode weekday yearweek
+    """
+NAMED_SCALARS: Final = frozenset(_NAMED_SCALARS.split())
 EXACT: Final = frozenset(
     [
+        "BitwiseAndAgg",
+        "BitwiseOrAgg",
+        "BitwiseXorAgg",
         "Count",
         "CountIf",
         "Grouping",
@@ -183,7 +219,30 @@ EXACT: Final = frozenset(
 )
 ORDERED_IF_FLOAT: Final = frozenset(["Sum", "Avg"])
 ORDERED: Final = frozenset(
-    ["Stddev", "StddevPop", "StddevSamp", "Variance", "VariancePop", "Corr", "CovarPop", "CovarSamp"]
+    [
+        "ArgMax",
+        "ArgMin",
+        "Corr",
+        "CovarPop",
+        "CovarSamp",
+        "Kurtosis",
+        "Mode",
+        "RegrAvgx",
+        "RegrAvgy",
+        "RegrCount",
+        "RegrIntercept",
+        "RegrR2",
+        "RegrSlope",
+        "RegrSxx",
+        "RegrSxy",
+        "RegrSyy",
+        "Skewness",
+        "Stddev",
+        "StddevPop",
+        "StddevSamp",
+        "Variance",
+        "VariancePop",
+    ]
 )
 COLLECTING: Final = frozenset(["ArrayAgg", "GroupConcat", "List"])
 EXACT_TYPES: Final = frozenset(
@@ -208,7 +267,7 @@ MOMENTS: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
 
 
 def check_functions(query: exp.Expr) -> None:
-    """Refuses functions that are not deterministic, or not known to be; makes the order of float sums definite."""
+    """Refuses functions that are not deterministic, or not known to be; orders rows where it counts."""
     for node in list(query.find_all(exp.Func)):
         name = type(node).__name__
         window = _window_of(node)
@@ -271,15 +330,21 @@ def _is_exact(argument: exp.Expr) -> bool:
 
 
 def _put_in_order(node: exp.AggFunc) -> None:
-    """Sums of floats depend on their order: the arguments themselves order them."""
-    argument = node.this
+    """Sums of floats, and which of equal rows is taken, depend on the order of rows: the arguments themselves order it.
+
+    Of rows with one greatest value, `arg_max` takes the first in the order of what it returns.
+    """
+    if node.args.get("count") is not None:
+        raise _unknown(node.sql_name())
+    last = "this" if node.args.get("expression") is None else "expression"
+    argument = node.args[last]
     if isinstance(argument, exp.Order):
         argument = argument.this
     of = list(argument.expressions) if isinstance(argument, exp.Distinct) else [argument]
-    if node.args.get("expression") is not None:  # of two arguments
-        raise _unknown(node.sql_name())
+    if last == "expression":
+        of.insert(0, node.this)
     terms = [exp.Ordered(this=each.copy(), nulls_first=False) for each in of]
-    node.set("this", exp.Order(this=argument.copy(), expressions=terms))
+    node.set(last, exp.Order(this=argument.copy(), expressions=terms))
 
 
 def _same(left: exp.Expr, right: exp.Expr) -> bool:

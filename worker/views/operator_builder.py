@@ -8,12 +8,14 @@ from typing import Final
 
 from sqlglot import exp
 
+from worker.base.errors import InputError
 from worker.views.functions import refused
 from worker.views.grouping_sets import grouping_of, grouping_sets, null_of
 from worker.views.operators import (
     DIALECT,
     LAKE,
     Aggregate,
+    Constant,
     Filter,
     Join,
     NoRule,
@@ -149,9 +151,7 @@ class OperatorBuilder:
     def relations(self, select: exp.Select, ctes: Mapping[str, exp.Query]) -> Operator:
         """Return the rows of FROM and its joins."""
         from_ = select.args.get("from_")
-        if from_ is None:
-            raise NoRule("a SELECT without FROM has no rule")
-        rows = self._relation(from_.this, ctes)
+        rows = Constant("SELECT TRUE AS one", ("one",)) if from_ is None else self._relation(from_.this, ctes)
         for join in select.args.get("joins") or ():
             rows = self._joined(rows, join, ctes)
         return rows
@@ -163,10 +163,14 @@ class OperatorBuilder:
         if isinstance(node, exp.Table) and node.name.startswith(LAKE):
             source = node.name.removeprefix(LAKE)
             return Scan(source, tuple((name, f"{alias}.{name}") for name in self._uses[source]))
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.GenerateSeries):
+            return self._constant(node)
         if isinstance(node, exp.Table):
             inner = self.query(ctes[node.name], {name: cte for name, cte in ctes.items() if name != node.name})
         elif isinstance(node, exp.Subquery):
             inner = self.query(node.this, ctes)
+        elif isinstance(node, exp.Values | exp.Unnest) and not node.find(exp.Column, exp.Query):
+            return self._constant(node)
         else:
             raise NoRule(f"{type(node).__name__.lower()} in FROM has no rule yet")
         names = [_short(name) for name in columns_of(inner)]
@@ -175,10 +179,33 @@ class OperatorBuilder:
         pairs = zip(columns_of(inner), names, strict=True)
         return Project(inner, tuple((quoted(name), f"{alias}.{short}") for name, short in pairs))
 
+    @staticmethod
+    def _constant(node: exp.Expr) -> Constant:
+        """The rows that a part of FROM writes out."""
+        columns = node.alias_column_names
+        if not columns or node.args.get("offset"):
+            raise NoRule(f"{type(node).__name__.lower()} in FROM without names of its columns has no rule yet")
+        names = tuple(f"{node.alias}.{column}" for column in columns)
+        listed = ", ".join(f"{quoted(column)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True))
+        return Constant(f"SELECT {listed} FROM {node.sql(dialect=DIALECT)}", names)
+
+    def _unnested(self, rows: Operator, node: exp.Unnest) -> Operator:
+        """The rows, each as often as a list of it has elements, with the elements."""
+        columns = node.alias_column_names
+        if node.args.get("offset") or not len(columns) == len(node.expressions) == 1:
+            raise NoRule("UNNEST of several lists, or WITH ORDINALITY, has no rule yet")
+        kept = tuple((quoted(name), name) for name in columns_of(rows))
+        element = f"UNNEST({self.text(node.expressions[0])})"
+        return Project(rows, (*kept, (element, f"{node.alias}.{columns[0]}")))
+
     def _joined(self, left: Operator, join: exp.Join, ctes: Mapping[str, exp.Query]) -> Operator:
         side, kind = (join.side or "").upper(), (join.kind or "").upper()
         if join.method or join.args.get("using") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
             raise NoRule(f"{join.method or ''} {side} {kind} JOIN has no rule yet".strip())
+        if isinstance(join.this, exp.Unnest) and join.this.find(exp.Column) is not None:
+            if side or kind in ("SEMI", "ANTI") or join.args.get("on") not in (None, exp.true()):
+                raise NoRule(f"{side} {kind} JOIN of UNNEST has no rule yet".strip())
+            return self._unnested(left, join.this)
         right = self._relation(join.this, ctes)
         on = join.args.get("on")
         word = side or (kind if kind in ("SEMI", "ANTI") else "INNER")
@@ -190,9 +217,9 @@ class OperatorBuilder:
         return Join(word, left, right, "TRUE" if on is None else self.text(on), keys)
 
     def _grouped(
-        self, select: exp.Select, rows: Operator, outputs: Sequence[exp.Expr], ctes: Mapping[str, exp.Query]
+        self, select: exp.Select, rows: Operator, outputs: list[exp.Expr], ctes: Mapping[str, exp.Query]
     ) -> tuple[Operator, Callable[[exp.Expr], str]]:
-        """The rows grouped, and what gives the text of an expression over them."""
+        """The rows grouped, and what gives the text of an expression over them; outputs get columns for subqueries."""
         group, having = select.args.get("group"), select.args.get("having")
         conditions = [] if having is None else [having.this]
         calls = [call for part in (*outputs, *conditions) for call in aggregates_of(part)]
@@ -208,30 +235,56 @@ class OperatorBuilder:
         for part in (*keys, *calls):
             names.setdefault(part, f"{prefix}.{len(names)}")
         calls = [call for call in dict.fromkeys(calls) if call not in keys]
+        texts: dict[exp.Expr, str] = {}
+        for part in (*keys, *calls):
+            instead = part
+            if has_subquery(part):
+                rows, instead = marked(self, rows, part, ctes)
+            texts[part] = self.text(instead.unnest())
         if len(sets) == 1:
-            grouped: Operator = self._groups(rows, {key: names[key] for key in keys}, calls, names)
+            grouped: Operator = self._groups(rows, {key: names[key] for key in keys}, calls, names, texts)
         else:
-            grouped = UnionAll(tuple(self._one_set(rows, keys, each, calls, names) for each in sets))
+            grouped = UnionAll(tuple(self._one_set(rows, keys, each, calls, names, texts) for each in sets))
         if having is not None:
-            condition = having.this
-            if has_subquery(condition):
-                if any(free_columns(query, query) for query in condition.find_all(exp.Query)):
-                    raise NoRule("a correlated subquery in HAVING has no rule yet")
-                if condition.find(exp.SubqueryPredicate) or any(
-                    each.args.get("query") for each in condition.find_all(exp.In)
-                ):
-                    raise NoRule("IN and EXISTS in HAVING have no rule yet")
-                grouped, condition = marked(self, grouped, condition, ctes)
+            grouped, condition = self._marked_groups(grouped, having.this, names, ctes)
             grouped = Filter(grouped, self._over(condition, names))
+        for at, part in enumerate(outputs):
+            grouped, outputs[at] = self._marked_groups(grouped, part, names, ctes)
         return grouped, partial(self._over, names=names)
 
+    def _marked_groups(
+        self, grouped: Operator, expression: exp.Expr, names: Mapping[exp.Expr, str], ctes: Mapping[str, exp.Query]
+    ) -> tuple[Operator, exp.Expr]:
+        """The groups with columns for the subqueries of an expression, and the expression over these columns."""
+        if not has_subquery(expression) or expression in names:
+            return grouped, expression
+        queries = [node for node in expression.walk(prune=_is_query) if _is_query(node)]
+        outer = {column for query in queries for column in free_columns(query, query)}
+        if outer - set(names):
+            raise _not_grouped(next(iter(outer - set(names))))
+        again = {f"{column.table}.{column.name}": names[column] for column in outer}
+        kept = tuple((quoted(name), name) for name in columns_of(grouped))
+        added = tuple((quoted(name), flat) for flat, name in again.items() if flat not in columns_of(grouped))
+        copy = exp.Paren(this=expression.copy())
+        for node in list(copy.walk(prune=lambda node: _is_query(node) or node in names)):
+            if node in names:
+                column = _column(names[node])
+                column.type = node.type
+                node.replace(column)
+        return marked(self, Project(grouped, (*kept, *added)) if added else grouped, copy, ctes)
+
     def _groups(
-        self, rows: Operator, keys: Mapping[exp.Expr, str], calls: Sequence[exp.Expr], names: Mapping[exp.Expr, str]
+        self,
+        rows: Operator,
+        keys: Mapping[exp.Expr, str],
+        calls: Sequence[exp.Expr],
+        names: Mapping[exp.Expr, str],
+        texts: Mapping[exp.Expr, str],
     ) -> Aggregate:
         return Aggregate(
             rows,
-            tuple((self.text(key), name) for key, name in keys.items()),
-            tuple((self.text(call), names[call]) for call in calls),
+            tuple((texts[key], name) for key, name in keys.items()),
+            tuple((texts[call], names[call]) for call in calls),
             has_totals=not keys and have_totals(calls),
         )
 
@@ -242,6 +295,7 @@ class OperatorBuilder:
         own: Sequence[exp.Expr],
         calls: Sequence[exp.Expr],
         names: Mapping[exp.Expr, str],
+        texts: Mapping[exp.Expr, str],
     ) -> Operator:
         """The groups of one of several grouping sets, with NULL for the keys of others."""
         prefix = self.name()
@@ -251,10 +305,11 @@ class OperatorBuilder:
         if not own and not added:
             added = [exp.Count(this=exp.Star(), big_int=True)]
             inner[added[0]] = f"{prefix}.n"
-        groups = self._groups(rows, {key: inner[key] for key in own}, added, inner)
-        texts = {key: quoted(inner[key]) if key in own else null_of(key) for key in keys}
-        texts |= {call: grouping_of(call, own) if call in told else quoted(inner[call]) for call in calls}
-        return Project(groups, tuple((text, names[part]) for part, text in texts.items()))
+            texts = {**texts, added[0]: self.text(added[0])}
+        groups = self._groups(rows, {key: inner[key] for key in own}, added, inner, texts)
+        shown = {key: quoted(inner[key]) if key in own else null_of(key) for key in keys}
+        shown |= {call: grouping_of(call, own) if call in told else quoted(inner[call]) for call in calls}
+        return Project(groups, tuple((text, names[part]) for part, text in shown.items()))
 
     def _over(self, expression: exp.Expr, names: Mapping[exp.Expr, str]) -> str:
         """The text of an expression over groups."""
@@ -263,12 +318,10 @@ class OperatorBuilder:
             is_function = isinstance(node.parent, exp.Window) and node.arg_key == "this"
             return _column(names[node]) if node in names and not is_function else node
 
-        if has_subquery(expression):
-            raise NoRule("a subquery in an expression over groups has no rule yet")
         replaced = expression.copy().transform(named, copy=False)
         left = [column for column in replaced.find_all(exp.Column) if column.table]
         if left:
-            raise refused(f"{left[0].name} is neither grouped nor aggregated: add it to GROUP BY")
+            raise _not_grouped(left[0])
         return self._checked(replaced)
 
     def text(self, expression: exp.Expr) -> str:
@@ -286,6 +339,10 @@ class OperatorBuilder:
         return expression.sql(dialect=DIALECT)
 
 
+def _not_grouped(column: exp.Column) -> InputError:
+    return refused(f"{column.name} is neither grouped nor aggregated: add it to GROUP BY")
+
+
 def _short(name: str) -> str:
     """The name of a query's column without the builder's prefix."""
     return name.split(".", 2)[2]
@@ -298,6 +355,10 @@ def _column(name: str) -> exp.Column:
 def _distinct(rows: Operator, prefix: str) -> Aggregate:
     names = columns_of(rows)
     return Aggregate(rows, tuple((quoted(name), f"{prefix}.{_short(name)}") for name in names), ())
+
+
+def _is_query(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Query)
 
 
 def _is_grouped(select: exp.Select) -> bool:

@@ -42,6 +42,14 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """Rows that the query writes out: VALUES, a SELECT without FROM, a series of numbers or days."""
+
+    text: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """The rows for which a condition is true."""
 
@@ -108,7 +116,7 @@ class Opaque:
     reason: str
 
 
-Operator: TypeAlias = Scan | Filter | Project | Join | Aggregate | Window | UnionAll | Opaque
+Operator: TypeAlias = Scan | Constant | Filter | Project | Join | Aggregate | Window | UnionAll | Opaque
 
 
 def columns_of(operator: Operator) -> tuple[str, ...]:
@@ -126,7 +134,7 @@ def columns_of(operator: Operator) -> tuple[str, ...]:
             return (*columns_of(child), *(name for _, name in calls))
         case UnionAll(children):
             return columns_of(children[0])
-        case Opaque():
+        case Constant() | Opaque():
             return operator.columns
 
 
@@ -139,7 +147,7 @@ def children_of(operator: Operator) -> Sequence[Operator]:
             return (left, right)
         case UnionAll(children):
             return children
-        case Scan() | Opaque():
+        case Scan() | Constant() | Opaque():
             return ()
 
 
@@ -152,7 +160,7 @@ def with_children(operator: Operator, children: Sequence[Operator]) -> Operator:
             return replace(operator, left=children[0], right=children[1])
         case UnionAll():
             return UnionAll(tuple(children))
-        case Scan() | Opaque():
+        case Scan() | Constant() | Opaque():
             return operator
 
 

@@ -22,6 +22,7 @@ from worker.views.delta import N
 from worker.views.functions import check_functions, refused
 from worker.views.operator_builder import OperatorBuilder
 from worker.views.operators import DIALECT, LAKE, NoRule, Opaque, Operator, Project, columns_of, quoted
+from worker.views.subqueries import with_in
 from worker.views.windows import check_windows_in_order, inline_windows
 
 
@@ -63,7 +64,7 @@ def parse(text: str) -> Statement:
         raise refused("recursive queries are not supported")
     named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables: dict[str, None] = {}
-    for table in list(tree.find_all(exp.Table)):
+    for table in _tables(tree):
         if table.args.get("only"):
             raise refused('ONLY is a reserved word: if it is a name, write it in quotes: "only"')
         if not isinstance(table.this, exp.Identifier) or table.catalog:
@@ -85,6 +86,15 @@ def parse(text: str) -> Statement:
     return Statement(text, tree, tuple(tables))
 
 
+def _tables(tree: exp.Query) -> list[exp.Table]:
+    """What is named in FROM, without series of constants."""
+    return [
+        table
+        for table in tree.find_all(exp.Table)
+        if not isinstance(table.this, exp.GenerateSeries) or table.this.find(exp.Column, exp.Query) is not None
+    ]
+
+
 def analyse(statement: Statement, schemas: Mapping[str, Mapping[str, str]]) -> Query:
     """Return the query as operators. `schemas` has the columns of each table with their types, in DuckDB's words."""
     schema: dict[str, object] = {
@@ -92,7 +102,7 @@ def analyse(statement: Statement, schemas: Mapping[str, Mapping[str, str]]) -> Q
     }
     try:
         qualified = qualify(
-            statement.tree.copy(), schema=schema, dialect=DIALECT, identify=True, quote_identifiers=True
+            with_in(statement.tree.copy()), schema=schema, dialect=DIALECT, identify=True, quote_identifiers=True
         )
         tree = annotate_types(qualified, schema=schema, dialect=DIALECT)
     except (OptimizeError, SqlglotError) as error:

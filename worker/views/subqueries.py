@@ -53,6 +53,21 @@ def has_subquery(expression: exp.Expr) -> bool:
     return expression.find(exp.Query) is not None
 
 
+def with_in(query: exp.Query) -> exp.Query:
+    """Return a query with IN for `= ANY (…)` and NOT IN for `<> ALL (…)`, which mean the same."""
+    for node in list(query.find_all(exp.EQ, exp.NEQ)):
+        is_in = isinstance(node, exp.EQ)
+        words = node.expression
+        if isinstance(words, exp.Any if is_in else exp.All) and isinstance(words.this, exp.Query):
+            is_among = exp.In(this=node.this.copy(), query=_as_subquery(words.this))
+            node.replace(is_among if is_in else exp.Not(this=is_among))
+    return query
+
+
+def _as_subquery(query: exp.Query) -> exp.Query:
+    return query.copy() if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
+
+
 def filtered(builder: Builder, rows: Operator, conditions: Sequence[exp.Expr], ctes: Ctes) -> Operator:
     """Return the rows for which all of these are true."""
     plain = [each for each in conditions if not has_subquery(each)]
@@ -91,6 +106,10 @@ def _matched(builder: Builder, rows: Operator, condition: exp.Expr, ctes: Ctes) 
         return _joined(builder, "ANTI" if is_not else "SEMI", rows, inner, inner.keys, inner.conditions)
     if isinstance(plain, exp.In) and plain.args.get("query") is not None:
         inner = _inner(builder, plain.args["query"], ctes)
+        items = plain.this.unnest()
+        if isinstance(items, exp.Tuple) and not is_not and len(items.expressions) == len(inner.values):
+            pairs = zip(items.expressions, inner.values, strict=True)
+            return _joined(builder, "SEMI", rows, inner, (*inner.keys, *pairs), inner.conditions)
         value = _only_value(plain, inner)
         keys = (*inner.keys, (plain.this, value))
         if not is_not:

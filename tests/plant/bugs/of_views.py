@@ -16,6 +16,7 @@ SUBQUERIES = ("tests/views/test_subqueries.py",)
 WINDOWS = ("tests/views/test_windows.py",)
 COSTS = ("tests/views/test_costs.py",)
 TOTALS = ("tests/views/test_group_totals.py",)
+FORMS = ("tests/views/test_forms.py",)
 
 BUGS: Final = (
     Bug(
@@ -276,5 +277,17 @@ BUGS: Final = (
         "worker/views/averages.py",
         (("count = exp.Paren(this=exp.Mul(this=count, expression=factor))", "pass"),),
         TOTALS,
+    ),
+    Bug(
+        "constants of a UNION ALL come again with each refresh",
+        "worker/views/delta.py",
+        (('f"SELECT * FROM ({text}) WHERE FALSE" if side == NONE else text', "text"),),
+        FORMS,
+    ),
+    Bug(
+        "arg_max takes any of several rows",
+        "worker/views/functions.py",
+        (("if name in ORDERED or not", "if name not in ORDERED and not"),),
+        FORMS,
     ),
 )

@@ -1,0 +1,107 @@
+"""Forms of a query that are written out: constants in FROM, lists as rows, subqueries beside groups; and functions."""
+
+from __future__ import annotations
+
+import random
+
+import duckdb
+import pytest
+
+from tests.views.bags import bag
+from tests.views.pairs import TYPES, check, mutated
+from tests.views.queries import TABLES, random_rows
+from worker.base.errors import InputError
+from worker.views.classes import classified
+from worker.views.delta import whole_text
+from worker.views.engine import run_with
+from worker.views.functions import NAMED_SCALARS
+from worker.views.operators import Work
+from worker.views.query import analyse, parse
+
+LINEAR, ADDED, KEYS = Work.LINEAR, Work.INVERTIBLE, Work.AFFECTED_KEYS
+
+
+@pytest.mark.parametrize(
+    ("text", "work"),
+    [
+        ("SELECT a.k, v.n FROM s.a a JOIN (VALUES (1, 'one'), (2, 'b'), (NULL, 'c')) v(k, n) ON a.k = v.k", LINEAR),
+        ("SELECT v.k, a.x FROM (VALUES (1), (9)) v(k) LEFT JOIN s.a a ON a.k = v.k", KEYS),
+        ("WITH p AS (SELECT 1 AS low, 'b' AS g) SELECT k, x FROM s.a a, p WHERE x >= low AND a.g <> p.g", LINEAR),
+        ("SELECT g, count(*) AS n FROM s.a GROUP BY g UNION ALL SELECT 'none', 0", KEYS),
+        ("SELECT k FROM s.a UNION SELECT 1 UNION SELECT NULL", KEYS),
+        ("SELECT k FROM s.a EXCEPT SELECT 2", KEYS),
+        ("SELECT i.n, count(a.k) AS c FROM generate_series(0, 3) i(n) LEFT JOIN s.a a ON a.k = i.n GROUP BY i.n", KEYS),
+        ("SELECT a.k, i.n FROM s.a a, range(2) i(n)", LINEAR),
+        ("SELECT k, unnest([x, k, NULL]) AS e, unnest([1]) AS o FROM s.a", LINEAR),
+        ("SELECT e, count(*) AS n FROM (SELECT unnest(string_split(g, 'a')) AS e FROM s.a) GROUP BY e", ADDED),
+        ("SELECT a.k, u.e FROM s.a a CROSS JOIN unnest([a.x, a.k]) AS u(e) WHERE u.e > 0", LINEAR),
+        ("SELECT count(*) AS n FROM (SELECT 1 AS one) c, s.a a", ADDED),
+    ],
+)  # fmt: skip
+def test_constants_and_lists_are_rows(text: str, work: Work) -> None:
+    for seed in range(1, 4):
+        rng = random.Random(seed)
+        before = {name: random_rows(rng, seed * 2) for name in TABLES}
+        assert check(text, before, {name: mutated(rng, rows) for name, rows in before.items()}).work is work
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, x IN (SELECT x FROM s.b) AS e, count(*) AS n FROM s.a GROUP BY k, x",
+        "SELECT EXISTS (SELECT 1 FROM s.b b WHERE b.k = a.k) AS e, count(*) AS n, sum(x) AS s FROM s.a a GROUP BY 1",
+        "SELECT g, sum(CASE WHEN k IN (SELECT x FROM s.b) THEN 1 ELSE 0 END) AS n FROM s.a GROUP BY g",
+        "SELECT sum(CASE WHEN EXISTS (SELECT 1 FROM s.b b WHERE b.k = a.k) THEN x END) AS n FROM s.a a",
+        "SELECT k, sum(x) AS s FROM s.a GROUP BY k HAVING k IN (SELECT x FROM s.b)",
+        "SELECT k, sum(x) AS s FROM s.a GROUP BY k HAVING max(x) NOT IN (SELECT x FROM s.b) OR count(*) > 2",
+        "SELECT k, sum(x) AS s FROM s.a a GROUP BY k HAVING NOT EXISTS (SELECT 1 FROM s.b b WHERE b.k = a.k)",
+        "SELECT k, max(x) AS m FROM s.a a GROUP BY k HAVING max(x) > (SELECT count(*) FROM s.b b WHERE b.k = a.k)",
+        "SELECT k, (SELECT max(b.x) FROM s.b b WHERE b.k = a.k) AS m, min(x) AS n FROM s.a a GROUP BY k",
+        "SELECT k, g, sum(x) AS n FROM s.a GROUP BY CUBE (k, g) HAVING count(*) > (SELECT min(x) FROM s.b)",
+    ],
+)
+def test_subqueries_stand_beside_groups(text: str) -> None:
+    for seed in range(4):
+        rng = random.Random(seed)
+        before = {name: random_rows(rng, 2 + seed * 2) for name in TABLES}
+        after = {name: mutated(rng, rows) if rng.random() < 0.7 else rows for name, rows in before.items()}
+        assert check(text, before, after).work in (ADDED, KEYS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT g, arg_max(k, x) AS m, min_by(d, f) AS n, mode(x) AS o FROM s.a GROUP BY g",
+        "SELECT g, bit_or(k) AS o, bit_xor(k) AS x, bit_and(k) AS a FROM s.a GROUP BY g",
+        "SELECT k, corr(f, x) AS c, covar_pop(f, x) AS p, regr_slope(f, x) AS r, skewness(f) AS s FROM s.a GROUP BY k",
+    ],
+)
+def test_what_depends_on_the_order_of_rows_has_one(text: str) -> None:
+    operator = analyse(parse(text), dict.fromkeys(TABLES, TYPES)).operator
+    assert max(step.work for step in classified(operator)) is KEYS
+    for seed in range(4):
+        rows = random_rows(random.Random(seed), 40)
+        first, second = (run_with({"s.a@to": each}, whole_text(operator)) for each in (rows, rows[::-1]))
+        assert set(map(repr, bag(first))) == set(map(repr, bag(second)))  # NaN is no equal of itself
+
+
+def test_functions_by_name_are_those_that_duckdb_says_depend_on_their_arguments_alone() -> None:
+    words = ", ".join(f"('{name}')" for name in sorted(NAMED_SCALARS))
+    are_known = "function_type = 'macro' OR function_type = 'scalar' AND stability = 'CONSISTENT'"
+    known = f"SELECT function_name FROM duckdb_functions() WHERE {are_known}"
+    assert duckdb.sql(f"SELECT name FROM (VALUES {words}) n(name) WHERE name NOT IN ({known})").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("SELECT arg_max(k, x, 2) AS m FROM s.a GROUP BY g", "arg_max"),
+        ("SELECT k FROM s.a a, range(a.k) r(i)", "no table of the lake"),
+        ("SELECT i FROM range(2) r(i)", "reads no table"),
+        ("SELECT age(DATE '2026-01-01') AS a, k FROM s.a", "age"),
+        ("SELECT k, (SELECT max(x) FROM s.b b WHERE b.k = a.x) AS m FROM s.a a GROUP BY k", "x is neither"),
+    ],
+)  # fmt: skip
+def test_such_forms_are_refused_in_words(text: str, word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        analyse(parse(text), dict.fromkeys(TABLES, TYPES))
