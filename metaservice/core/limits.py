@@ -18,6 +18,7 @@ FEATURES_MAX: Final = 64
 NAMESPACES_MAX: Final = 10_000
 VIEWS_MAX: Final = 10_000
 VIEW_BYTES_MAX: Final = 1 << 16
+VIEW_TEXT_CHARS_MAX: Final = 65_536  # of each part of a materialized view's definition; three of them fit into a table
 TABLES_MAX: Final = 100_000
 GRANTS_MAX: Final = 100_000
 TOKENS_MAX: Final = 10_000

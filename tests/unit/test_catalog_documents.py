@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from metaservice.core.errors import MetaError
+from metaservice.core.limits import TEXT_CHARS_MAX, VIEW_TEXT_CHARS_MAX
 from metaservice.core.table.properties import PROPERTIES, Property, check_property, integer_property
 from metaservice.shared.column_types import ATOMIC
 
@@ -33,6 +34,10 @@ def test_every_type_is_documented() -> None:
         ("data.retain.hours", "", "PROPERTY_INVALID"),
         ("write.on_conflict", "rerun", None),
         ("write.on_conflict", "Rerun", "PROPERTY_INVALID"),
+        ("view.query", "x" * VIEW_TEXT_CHARS_MAX, None),
+        ("view.canonical", "x" * (VIEW_TEXT_CHARS_MAX + 1), "PROPERTY_INVALID"),
+        ("view.failure", "x" * VIEW_TEXT_CHARS_MAX, "PROPERTY_INVALID"),
+        ("merge.checks", "x" * (TEXT_CHARS_MAX + 1), "PROPERTY_INVALID"),
         ("user.anything-goes.here", "x", None),
         ("user.", "x", "PROPERTY_UNKNOWN"),
         ("user.a b", "x", "PROPERTY_UNKNOWN"),

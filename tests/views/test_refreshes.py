@@ -21,6 +21,7 @@ from metaservice.client.calling import Caller
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.views.histories import played
 from worker.views import refresh as refreshes
+from worker.views.definition import TEXT_CHARS_MAX
 from worker.views.delta import whole_text
 from worker.views.refresh import last_refresh
 
@@ -330,6 +331,17 @@ def test_clones_of_views_are_tables_and_tables_become_no_views(lake: Lake) -> No
         lake.create_materialized_view("cloned.bad", "SELECT CAST('x' AS BIGINT) + id AS x FROM cloned.orders")
     assert "cloned.bad" not in lake.tables("cloned")
     branch.drop()
+
+
+def test_the_longest_query_is_kept_and_a_longer_one_is_refused(lake: Lake) -> None:
+    orders(lake, "long")
+    start = f"SELECT id FROM long.orders WHERE id IN ({', '.join(map(str, range(10_000)))}) OR id ="
+    text = start + "1".rjust(TEXT_CHARS_MAX - len(start))
+    with pytest.raises(InputError, match="VIEW_QUERY_INVALID"):
+        lake.create_materialized_view("long.some", f"{text} ")
+    view = lake.create_materialized_view("long.some", text)
+    assert view.query == text
+    assert view.count() == 9
 
 
 # -- sources -----------------------------------------------------------------------------------------------------------

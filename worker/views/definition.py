@@ -25,7 +25,7 @@ SUSPENDED: Final = "view.suspended"
 STRICT: Final = "view.strict"
 FAILURE: Final = "view.failure"
 SOURCES_MAX: Final = 32
-TEXT_CHARS_MAX: Final = 4_096
+TEXT_CHARS_MAX: Final = 65_536  # of each part; the service takes no more, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.limits import RETAIN_HOURS_DEFAULT, TEXT_CHARS_MAX
+from metaservice.core.limits import RETAIN_HOURS_DEFAULT, TEXT_CHARS_MAX, VIEW_TEXT_CHARS_MAX
 from metaservice.core.table.property_forms import is_checks, is_column_list, is_row_order
 from metaservice.core.table.schedule import is_schedule, is_windows
 from metaservice.core.table.types import did_you_mean
@@ -59,6 +59,7 @@ class Property:
     is_of_service: bool = False
     form: str = ""
     is_form: Callable[[str], bool] | None = None
+    chars: int = TEXT_CHARS_MAX  # at most, if it has a form
 
     @property
     def type(self) -> str:
@@ -67,7 +68,7 @@ class Property:
 
     def accepts(self, value: str) -> bool:
         if self.is_form is not None:
-            return len(value) <= TEXT_CHARS_MAX and self.is_form(value)
+            return len(value) <= self.chars and self.is_form(value)
         if self.choices:
             return value in self.choices
         return bool(_INTEGER.match(value)) and self.low <= int(value) <= self.high
@@ -321,6 +322,7 @@ PROPERTIES: Final = (
         is_fixed=True,
         form="a query | empty: an ordinary table",
         is_form=is_query,
+        chars=VIEW_TEXT_CHARS_MAX,
     ),
     Property(
         CANONICAL,
@@ -329,6 +331,7 @@ PROPERTIES: Final = (
         is_fixed=True,
         form="a query | empty: an ordinary table",
         is_form=is_query,
+        chars=VIEW_TEXT_CHARS_MAX,
     ),
     Property(
         SOURCES,
@@ -337,6 +340,7 @@ PROPERTIES: Final = (
         is_fixed=True,
         form="JSON | empty: an ordinary table",
         is_form=is_sources,
+        chars=VIEW_TEXT_CHARS_MAX,
     ),
     Property(
         STRICT,
@@ -367,6 +371,7 @@ PROPERTIES: Final = (
     ),
 )
 BY_NAME: Final = {definition.name: definition for definition in PROPERTIES}
+PROPERTY_CHARS: Final = {definition.name: definition.chars for definition in PROPERTIES}
 WRITER_PROPERTIES: Final = frozenset(definition.name for definition in PROPERTIES if definition.binds_writers)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from hashlib import blake2b
+from types import MappingProxyType
 from uuid import UUID
 
 from google.protobuf.message import Message
@@ -32,7 +33,7 @@ from metaservice.core.table.predicates import (
     partition_part,
 )
 from metaservice.core.table.profiles import feature_known
-from metaservice.core.table.properties import check_property
+from metaservice.core.table.properties import PROPERTY_CHARS, check_property
 from metaservice.core.table.types import folded
 from protos.laketx.v1 import common_pb2
 
@@ -94,12 +95,15 @@ def _principal(name: str, client: str) -> Principal:
     return Principal(text(name, "principal.name", 256), text(client, "principal.client", 256))
 
 
-def properties(message: Mapping[str, str]) -> dict[str, str]:
+def properties(message: Mapping[str, str], chars: Mapping[str, int] = MappingProxyType({})) -> dict[str, str]:
     if not message:
         return {}
     if len(message) > limits.PROPERTIES_MAX:
         raise invalid("TOO_MANY_PROPERTIES", count=len(message), most=limits.PROPERTIES_MAX)
-    return {text(name, "property name", 256): text(value, "property value") for name, value in message.items()}
+    return {
+        text(name, "property name", 256): text(value, "property value", chars.get(name, limits.TEXT_CHARS_MAX))
+        for name, value in message.items()
+    }
 
 
 # -- values, partitions, predicates ------------------------------------------------------------------------------
@@ -310,4 +314,4 @@ def one_profile(name: str, meant: Profile | None) -> Profile | None:
 def table_properties(message: Mapping[str, str]) -> dict[str, str]:
     for name, value in message.items():
         check_property(name, value)
-    return properties(message)
+    return properties(message, PROPERTY_CHARS)
