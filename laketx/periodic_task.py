@@ -118,26 +118,27 @@ class PeriodicTask:
         self.message = self.lake.client.get_periodic_task(self.name)
         return self
 
-    def run(self) -> PeriodicRun:
+    def run(self, *, request_id: str | None = None) -> PeriodicRun:
         """Runs the statement now, whatever the schedule and the condition say, also if the task is suspended.
 
             lake.periodic_task("shop.nightly").run()
 
-        It runs in this process, unless a worker was faster; either way it returns when the run has ended.
+        It runs in this process, unless a worker was faster; either way it returns when the run has ended. With a
+        `request_id`, a UUID of yours, the same call again returns the same run, as long as the history has it.
 
         Raises InputError if the run fails; workers try it again, as any other run.
         """
-        requested = self.lake.client.alter_periodic_task(self.name, run_now=True)
-        due_us, worker = requested.run_time_us, attempts.worker_name()
+        asked = self.lake.client.ask_periodic_run(self.name, request_id=request_id)
+        self.message, due_us, worker = asked.task, asked.due_time_us, attempts.worker_name()
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
-            begun = self.lake.client.begin_periodic_run(requested.task_id, worker)
+            if self.message.run_time_us != due_us:
+                return next(run for run in self._runs() if run.due == _time(due_us))
+            begun = self.lake.client.begin_periodic_run(self.message.task_id, worker)
             if begun.due_time_us == due_us:
                 attempts.run_attempt(self.lake, begun, worker)
             self.refresh()
-            if self.message.run_time_us != due_us:
-                return next(run for run in self._runs() if run.due == _time(due_us))
-            if self.message.error and not self.message.worker:
+            if self.message.run_time_us == due_us and self.message.error and not self.message.worker:
                 raise InputError("PERIODIC_RUN_FAILED", f"{self.message.error}: workers try it again")
             time.sleep(LOOK_S)
         raise InputError("PERIODIC_RUN_FAILED", f"another worker still runs {self.name}: its history says how it ends")

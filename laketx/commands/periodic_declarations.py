@@ -39,10 +39,13 @@ def run_create(session: Session, **options: object) -> object:
 
 @command("run", PERIODIC)
 @click.argument("name", metavar="TASK", type=PERIODIC_TASK, help="Name of the periodic task.")
+@click.option("--request-id", metavar="UUID", default=None, help="Of this request: the same again runs nothing twice.")
 @warehouse_option
 def run_run(session: Session, **options: object) -> object:
     """Run a periodic task now, whatever its schedule and its condition say, also if it is suspended.
 
     laketx --folder lake periodic run shop.clean
+    A scheduler that may repeat the command gives it an id: then the answer is that of the run which was asked for
+    first, as long as the history has it.
     """
     return later(RUNS, "run_run", extra="views")(session, **options)

@@ -55,9 +55,9 @@ def run_create(
         session.done(f"created {task.name}: {task.schedule}, next run {task.next_run:%Y-%m-%d %H:%M:%S}", task.message)
 
 
-def run_run(session: Session, name: str, warehouse: str | None) -> None:
+def run_run(session: Session, name: str, request_id: str | None, warehouse: str | None) -> None:
     with opened(session, warehouse) as lake:
-        run = lake.periodic_task(name).run()
+        run = lake.periodic_task(name).run(request_id=request_id)
     text = f"ran {name}: {run.rows} rows, version {run.version}, {run.seconds:.1f} s"
     session.done(text, {**asdict(run), "due": run.due.isoformat(), "begin": run.begin.isoformat()})
 

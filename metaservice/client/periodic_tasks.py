@@ -40,13 +40,15 @@ class PeriodicTaskCalls(Caller):
         suspended: bool | None = None,
         schedule: str = "",
         comment: str | None = None,
-        run_now: bool = False,
     ) -> pb.PeriodicTask:
-        """Suspends or resumes a task, gives it another schedule or comment, or has it run now."""
-        request = pb.AlterPeriodicTaskRequest(
-            name=name, suspended=suspended, schedule=schedule, comment=comment, run_now=run_now
-        )
+        """Suspends or resumes a task, or gives it another schedule or comment."""
+        request = pb.AlterPeriodicTaskRequest(name=name, suspended=suspended, schedule=schedule, comment=comment)
         return self._call(self._maintenance.AlterPeriodicTask, request).task
+
+    def ask_periodic_run(self, name: str, *, request_id: str | None = None) -> pb.AlterPeriodicTaskResponse:
+        """Has a task run now; the same request again asks for no other run. The answer has the run's due time."""
+        request = pb.AlterPeriodicTaskRequest(name=name, run_now=True, request_id=request_id or uuid7())
+        return self._call(self._maintenance.AlterPeriodicTask, request)
 
     def get_periodic_task(self, name: str) -> pb.PeriodicTask:
         """A task by its name."""

@@ -29,6 +29,7 @@ ATTEMPTS_MAX: Final = 4  # of one run
 FAILURES_MAX: Final = 10  # runs in succession; then a task suspends itself
 BACKOFF_US: Final = 5 * SECOND_US
 BACKOFF_US_MAX: Final = 900 * SECOND_US
+REQUESTS_KEPT: Final = 32  # ids of one run's requests: the newest
 OPERATIONS: Final = (Operation.INSERT, Operation.OVERWRITE, Operation.UPDATE, Operation.DELETE, Operation.MERGE)
 _BACK_US: Final = tuple(seconds * SECOND_US for seconds in (60, 3_600, 86_400, 40 * 86_400))
 _USING: Final = re.compile(r"(?:using )?cron (?P<fields>.+?)(?: utc)?\Z")
@@ -126,6 +127,7 @@ class PeriodicRun:
     skips: int = 0
     requested: bool = False
     revision: int = 1
+    request_ids: tuple[str, ...] = ()  # of those who asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ class ScheduledStatement:
     noted: tuple[tuple[str, int], ...] = ()
     seen: tuple[tuple[str, int], ...] = ()
     last: PeriodicRun | None = None
+    request_ids: tuple[str, ...] = ()  # of those who asked for the run that waits
 
     @property
     def app_id(self) -> str:
@@ -249,6 +252,7 @@ class ScheduledStatement:
             error,
             requested=self.is_requested,
             revision=self.revision,
+            request_ids=self.request_ids,
         )
 
     def _free(self, run: PeriodicRun) -> ScheduledStatement:
@@ -263,14 +267,20 @@ class ScheduledStatement:
             not_before_us=0,
             noted=(),
             last=run,
+            request_ids=(),
         )
 
     # -- changes
 
-    def requested(self, now_us: int) -> ScheduledStatement:
+    def requested(self, now_us: int, request_id: str = "") -> ScheduledStatement:
         """With a run now, whatever the schedule and the condition say; one that waits is tried now."""
         return replace(
-            self, run_us=self.run_us or max(now_us, self._after_us + 1), is_requested=True, not_before_us=0, attempts=0
+            self,
+            run_us=self.run_us or max(now_us, self._after_us + 1),
+            is_requested=True,
+            not_before_us=0,
+            attempts=0,
+            request_ids=(*self.request_ids, *([request_id] if request_id else []))[-REQUESTS_KEPT:],
         )
 
     def suspended(self) -> ScheduledStatement:

@@ -424,11 +424,11 @@ def test_periodic_tasks(client: Plain) -> None:
     assert len(listed) == PERIODIC
     error = WIDE * limits.PERIODIC_ERROR_CHARS_MAX
     for _ in range(5):
-        task_id = client.alter_periodic_task(task.name, run_now=True).task_id
+        task_id = client.ask_periodic_run(task.name).task.task_id
         for _ in range(4):
             begun = client.begin_periodic_run(task_id, NAME)
             client.end_periodic_run(task_id, begun.due_time_us, NAME, error=error)
-            client.alter_periodic_task(task.name, run_now=True)
+            client.ask_periodic_run(task.name)
     assert client.get_periodic_task(task.name).error == error
     assert list(client.list_periodic_runs(task.name)) == []
     assert client.drop_periodic_task(task.name)

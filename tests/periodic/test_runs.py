@@ -183,6 +183,7 @@ class History:
         self.data = self.noted = self.seen = 0  # commits of orders
         self.rows: Counter[int] = Counter()
         self.skipped: set[int] = set()
+        self.asked: dict[str, int] = {}  # due times by the ids of requests
 
     def play(self, steps: int) -> None:
         for number in range(steps):
@@ -210,11 +211,14 @@ class History:
         self.is_suspended = not self.is_suspended
 
     def ask(self, _: int) -> None:
+        ask = self.world.lake.client.ask_periodic_run
+        for request_id, due_us in self.asked.items():
+            assert ask(self.name, request_id=request_id).due_time_us == due_us, "a repeated request asks for nothing"
         self.settle()
-        task = self.world.lake.client.alter_periodic_task(self.name, run_now=True)
-        self.pending_us = self.pending_us or self.world.clock.now_us()
+        asked = ask(self.name, request_id=(request_id := new_uuid7()))
+        self.pending_us = self.asked[request_id] = self.pending_us or self.world.clock.now_us()
         self.attempts, self.is_requested = 0, True
-        assert task.run_time_us == self.pending_us
+        assert asked.due_time_us == asked.task.run_time_us == self.pending_us
 
     def settle(self) -> None:
         """A run whose worker was killed after its commit has ended."""
@@ -274,6 +278,22 @@ def test_each_due_run_is_in_the_table_once_over_random_histories(world: World, s
     assert sorted(_us(run.due) for run in runs if run.outcome == "done") == sorted(history.rows)
     assert {_us(run.due) for run in runs if run.outcome == "skipped"} <= history.skipped
     assert sum(run.skips or 1 for run in runs) == len(history.rows) + len(history.skipped)
+
+
+def test_a_repeated_request_for_a_run_has_its_answer_again(world: World) -> None:
+    lake, space = world.lake, world.space()
+    task = lake.create_periodic_task(f"{space}.noted", NOTE.format(space), schedule="every hour")
+    first, second = new_uuid7(), new_uuid7()
+    run = task.run(request_id=first)
+    assert task.run(request_id=first.upper()) == run
+    world.clock.advance(61 * 60_000)
+    assert world.begin(task.name, "w").due_time_us, "another run is due, which a repeated request leaves alone"
+    assert task.run(request_id=first) == run
+    joined = lake.client.ask_periodic_run(task.name, request_id=second)
+    assert joined.due_time_us == joined.task.run_time_us != _us(run.due)
+    assert len(world.dues(space)) == 1
+    with pytest.raises(InvalidError, match="REQUEST_ID_INVALID"):
+        task.run(request_id="again")
 
 
 def test_two_workers_never_run_a_task_at_the_same_time(world: World) -> None:
@@ -470,7 +490,7 @@ def test_a_worker_runs_tasks(tmp_path: Path) -> None:
         lake.create_table("shop.orders", "id bigint")
         lake.create_table("shop.log", "due timestamp, n bigint")
         task = lake.create_periodic_task("shop.noted", NOTE.format("shop"), schedule="every hour")
-        lake.client.alter_periodic_task("shop.noted", run_now=True)
+        lake.client.ask_periodic_run("shop.noted")
         assert companions_of(lake, vectors=False, key_index=False, views=False, periodic=False) == []
         [scheduler] = companions_of(lake, vectors=False, key_index=False, views=False)
         scheduler.start()
@@ -512,7 +532,7 @@ def test_workers_that_are_killed_run_each_due_run_once(tmp_path: Path) -> None:
                 worker.wait(WAIT_S)
 
         for _ in range(10):
-            asked = lake.client.alter_periodic_task("shop.noted", run_now=True).run_time_us
+            asked = lake.client.ask_periodic_run("shop.noted").due_time_us
             due.add(asked)
             version = log.refresh().meta.head_version
 

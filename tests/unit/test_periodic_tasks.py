@@ -190,7 +190,8 @@ def test_records_keep_everything() -> None:
         task,
         task.begun(5, 6, "w", {"a": 3}),
         task.skipped(7, 8),
-        task.requested(9).begun(9, 9, "w", {}).failed(9, "x"),
+        task.requested(9, "r1").requested(9, "r2").begun(9, 9, "w", {}).failed(9, "x"),
+        task.requested(9, "r1").begun(9, 9, "w", {}).done(9, 1, 2),
     ):
         assert decode_periodic_task(encode_periodic_task(each)) == each
         if each.last is not None:

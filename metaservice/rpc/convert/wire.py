@@ -68,6 +68,13 @@ def table_id(text: str) -> str:
         raise invalid("TABLE_ID_INVALID", table_id=text[:64]) from None
 
 
+def request_id(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise invalid("REQUEST_ID_INVALID", "the id is not a UUID", request_id=text[:64]) from None
+
+
 def text(value: str, what: str, most: int = limits.TEXT_CHARS_MAX) -> str:
     if len(value) > most:
         raise invalid("TEXT_TOO_LONG", what=what, chars=len(value), most=most)

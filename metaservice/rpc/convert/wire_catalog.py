@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.table.branches import AT, BRANCH_NAME, branch_of, off_branch
@@ -84,7 +82,7 @@ def new_namespace(message: catalog_pb2.CreateNamespaceRequest) -> Namespace:
     properties = wire.properties(message.properties)
     if not message.request_id:
         return Namespace(branched_namespace_name(message.name), properties)
-    _check_request_id(message.request_id)
+    wire.request_id(message.request_id)
     return Namespace(branched_namespace_name(message.name), properties, digest=wire.digest(message))
 
 
@@ -98,15 +96,8 @@ def namespace_changes(message: catalog_pb2.AlterNamespaceRequest) -> tuple[dict[
     return updates, list(wire.properties(dict.fromkeys(removals, "")))
 
 
-def _check_request_id(text: str) -> None:
-    try:
-        UUID(text)
-    except ValueError:
-        raise invalid("REQUEST_ID_INVALID", "the id is not a UUID", request_id=text[:64]) from None
-
-
 def new_view(message: catalog_pb2.PutViewRequest) -> View:
-    _check_request_id(message.request_id)
+    wire.request_id(message.request_id)
     view = message.view
     name = wire.table_name(view.name)
     if not view.text or not view.columns:

@@ -40,9 +40,12 @@ class PeriodicTaskMethods(Servicer):
             wire.text(request.schedule, "schedule", 256),
             wire.text(request.comment, "comment") if request.HasField("comment") else None,
             request.run_now,
+            wire.request_id(request.request_id) if request.request_id else "",
         )
-        task = self._ask(lambda: self._calls.periodic.alter(request.name, change))
-        return pb.AlterPeriodicTaskResponse(task=wire_periodic.task_message(task))
+        if change.request_id and not change.run_now:
+            raise invalid("ALTERATION_INVALID", "a request id belongs to run_now: leave it out")
+        task, due_us = self._ask(lambda: self._calls.periodic.alter(request.name, change))
+        return pb.AlterPeriodicTaskResponse(task=wire_periodic.task_message(task), due_time_us=due_us)
 
     def GetPeriodicTask(self, request: pb.GetPeriodicTaskRequest, context: Context) -> pb.GetPeriodicTaskResponse:
         task = self._ask(lambda: self._calls.periodic.get(request.name))

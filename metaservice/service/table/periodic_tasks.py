@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from heapq import nsmallest
+from itertools import islice
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
@@ -37,6 +38,7 @@ class TaskChange:
     schedule: str = ""
     comment: str | None = None
     run_now: bool = False
+    request_id: str = ""  # of run_now
 
 
 class PeriodicTasks:
@@ -114,8 +116,14 @@ class PeriodicTasks:
         listed = (task for task in tasks if task.name.startswith(prefix) and is_shown(task))
         return nsmallest(count, listed, key=lambda task: task.name), self._now_us()
 
-    def alter(self, name: str, change: TaskChange) -> ScheduledStatement:
+    def alter(self, name: str, change: TaskChange) -> tuple[ScheduledStatement, int]:
+        """Changes a task; returns it with the due time of the run that was asked for, if one was.
+
+        A request whose run waits, or is in the history, changes nothing.
+        """
         task, now_us = self.get(name), self._now_us()
+        if change.request_id and (due_us := self._due_of(task, change.request_id)):
+            return task, due_us
         if change.schedule:
             task = task.rescheduled(parse_run_schedule(change.schedule), now_us)
         if change.comment is not None:
@@ -123,8 +131,14 @@ class PeriodicTasks:
         if change.is_suspended is not None and change.is_suspended != task.is_suspended:
             task = task.suspended() if change.is_suspended else task.resumed()
         if change.run_now:
-            task = self._settled(task, now_us).requested(now_us)
-        return self._put(task)
+            task = self._settled(task, now_us).requested(now_us, change.request_id)
+        return self._put(task), task.run_us if change.run_now else 0
+
+    def _due_of(self, task: ScheduledStatement, request_id: str) -> int:
+        """The due time of the run that a request asked for before; 0: none is known."""
+        if request_id in task.request_ids:
+            return task.run_us
+        return next((run.due_us for run in self._runs(task, 0) if request_id in run.request_ids), 0)
 
     def drop(self, name: str) -> bool:
         """Whether there was one."""
@@ -136,15 +150,14 @@ class PeriodicTasks:
 
     def list_runs(self, name: str, before_us: int, count: int) -> list[PeriodicRun]:
         """The runs that ended and were due before a time, newest first."""
-        raw_id = keys.uuid_bytes(self.get(name).task_id)
+        return list(islice(self._runs(self.get(name), before_us), count))
+
+    def _runs(self, task: ScheduledStatement, before_us: int) -> Iterator[PeriodicRun]:
+        raw_id = keys.uuid_bytes(task.task_id)
         self._state.flush()
         end = keys.periodic_run_key(raw_id, before_us) if before_us else prefix_end(keys.periodic_runs_prefix(raw_id))
-        runs: list[PeriodicRun] = []
         for _, raw in self._state.store.cursor().scan_back(keys.periodic_runs_prefix(raw_id), end):
-            runs.append(decode_periodic_run(raw))
-            if len(runs) == count:
-                break
-        return runs
+            yield decode_periodic_run(raw)
 
     # -- runs
 

@@ -43,6 +43,7 @@ def encode_periodic_task(task: ScheduledStatement) -> bytes:
         noted=_seen(task.noted),
         seen=_seen(task.seen),
         last=None if task.last is None else _run(task.last),
+        request_ids=task.request_ids,
     ).SerializeToString()
 
 
@@ -78,6 +79,7 @@ def decode_periodic_task(raw: bytes) -> ScheduledStatement:
         noted=tuple((each.table_id, each.version) for each in record.noted),
         seen=tuple((each.table_id, each.version) for each in record.seen),
         last=_run_of(record.last) if record.HasField("last") else None,
+        request_ids=tuple(record.request_ids),
     )
 
 
@@ -107,6 +109,7 @@ def _run(run: PeriodicRun) -> pb.PeriodicRunRecord:
         skips=run.skips,
         requested=run.requested,
         revision=run.revision,
+        request_ids=run.request_ids,
     )
 
 
@@ -124,4 +127,5 @@ def _run_of(record: pb.PeriodicRunRecord) -> PeriodicRun:
         record.skips,
         record.requested,
         record.revision,
+        tuple(record.request_ids),
     )

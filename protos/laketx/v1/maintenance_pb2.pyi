@@ -1733,6 +1733,7 @@ class AlterPeriodicTaskRequest(_message.Message):
     SCHEDULE_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
     RUN_NOW_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name."""
     suspended: _builtins.bool
@@ -1743,6 +1744,10 @@ class AlterPeriodicTaskRequest(_message.Message):
     """Another comment."""
     run_now: _builtins.bool
     """Run it now, whatever its schedule and its conditions say, also if it is suspended."""
+    request_id: _builtins.str
+    """Id of a request with run_now, a UUID: while its run waits or is in the history, the same request again changes
+    nothing. Empty: each request asks for a run.
+    """
     def __init__(
         self,
         *,
@@ -1751,10 +1756,11 @@ class AlterPeriodicTaskRequest(_message.Message):
         schedule: _builtins.str = ...,
         comment: _builtins.str | None = ...,
         run_now: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_suspended", b"_suspended", "comment", b"comment", "suspended", b"suspended"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_suspended", b"_suspended", "comment", b"comment", "name", b"name", "run_now", b"run_now", "schedule", b"schedule", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_suspended", b"_suspended", "comment", b"comment", "name", b"name", "request_id", b"request_id", "run_now", b"run_now", "schedule", b"schedule", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__comment: _TypeAlias = _typing.Literal["comment"]  # noqa: Y015
     _WhichOneofArgType__comment: _TypeAlias = _typing.Literal["_comment", b"_comment"]  # noqa: Y015
@@ -1774,6 +1780,9 @@ class AlterPeriodicTaskResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_FIELD_NUMBER: _builtins.int
+    DUE_TIME_US_FIELD_NUMBER: _builtins.int
+    due_time_us: _builtins.int
+    """Due time of the run that was asked for by run_now, which may have ended; 0: none was."""
     @_builtins.property
     def task(self) -> Global___PeriodicTask:
         """The task."""
@@ -1782,10 +1791,11 @@ class AlterPeriodicTaskResponse(_message.Message):
         self,
         *,
         task: Global___PeriodicTask | None = ...,
+        due_time_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time_us", b"due_time_us", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

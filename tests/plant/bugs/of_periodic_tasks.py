@@ -17,6 +17,12 @@ BUGS: Final = (
         HISTORIES,
     ),
     Bug(
+        "a repeated request for a run that has ended asks for another one",
+        "metaservice/service/table/periodic_tasks.py",
+        (("(run.due_us for run in self._runs(task, 0) if request_id in run.request_ids)", "iter(())"),),
+        ("tests/periodic/test_runs.py", "-k", "repeated_request"),
+    ),
+    Bug(
         "a periodic task runs whatever its condition says",
         "metaservice/core/periodic_tasks.py",
         (("        if not self.conditions or self.is_requested:", "        if True:"),),
