@@ -274,6 +274,10 @@ bench-s3-spark: $(VENV)/.ready-bench ## measure small reads and writes by Spark 
 bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory, disk, start; ARGS="files lake bucket" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.sizing $(ARGS)
 
+.PHONY: bench-turns
+bench-turns: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure this tree beside the commit BASE, in turns; ROUNDS=2 PAIRS=20, ARGS="commit arrow:clean" chooses, JSON as above
+	@$(PY) -m benchmarks.trees $(ARGS)
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -16,8 +16,6 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from worker.spark.java import prepare_java
-
 ROWS: Final = 10_000_000
 FILES: Final = 16
 CUSTOMERS: Final = 100_000
@@ -25,6 +23,15 @@ DAYS: Final = 30
 SCHEMA: Final = "id bigint, amount double, cust string, day string, ts timestamp, pad string"
 COLUMNS: Final = ("id", "amount", "cust", "day", "ts", "pad")
 RUNS: Final = 5
+SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
 _FIRST_SECOND: Final = 1_760_000_000
 
 
@@ -58,19 +65,11 @@ def all_columns(frame: DataFrame) -> None:
 
 def session(memory: str = "6g", **settings: str) -> SparkSession:
     """Two cores, no UI, loopback alone. More settings come as a dict: session(**{"spark.sql.…": "…"})."""
+    from worker.spark.java import prepare_java  # noqa: PLC0415 - not in every tree whose rows come from here
+
     os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
     prepare_java()
     builder = SparkSession.builder.master("local[2]")
-    known = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": memory,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-    }
-    for name, value in {**known, **settings}.items():
+    for name, value in {**SETTINGS, "spark.driver.memory": memory, **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
