@@ -33,15 +33,7 @@ def not_offered(feature: str) -> BlockedError:
 
 def keys_not_looked_up(table: str) -> BlockedError:
     cause = f"the key of {table} is unique across partitions, and this write by Spark looks none up"
-    said = f"{cause}: MERGE by the key, or write without Spark"
+    said = f"{cause}: write outside of a transaction, or without Spark"
     error = build_error(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", said, {"table": table})
-    assert isinstance(error, BlockedError)
-    return error
-
-
-def whole_images(table: str) -> BlockedError:
-    cause = f"images of {table} set single columns, and INSERT by Spark would set those that its rows lack, too"
-    said = f"{cause}: MERGE the rows by the key, or upsert them without Spark"
-    error = build_error(ErrorKind.BLOCKED, "PARTIAL_IMAGES", said, {"table": table})
     assert isinstance(error, BlockedError)
     return error

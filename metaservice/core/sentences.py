@@ -88,7 +88,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "INPUT_NOT_LIVE": "an input of the compaction isn't in the table at the read version: plan it again",
     "IN_LIST_EMPTY": "an IN list needs at least one value",
     "KEYS_NOT_LOOKED_UP": (
-        "the key is unique across partitions, and the writer looks none up: MERGE by the key, or write without Spark"
+        "the key is unique across partitions, and the writer looks none up: INSERT or MERGE by the key, or upsert"
     ),
     "KEY_CHECK_ENDED": "another check of the keys runs, or none, or it is elsewhere: read the table again",
     "KEY_SCOPE_ON_BRANCH": "where a key is unique can't change on a branch: alter the table that it left",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from laketx import ConflictError, InputError, Lake, Table
 from metaservice.client import InvalidError, key_scope, keys_checked
@@ -133,7 +134,6 @@ def test_merges_by_partition_match_null_with_null(
 LATER = "(SELECT 1L AS id, 2L AS v, 'tue' AS day)"
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 LOOSE = [
-    ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT *"),
     ("t.id = s.id AND t.v > 1", UPSERT),
     ("t.day = s.day", UPSERT),
     ("t.id = s.id + 1", UPSERT),
@@ -148,9 +148,6 @@ def test_spark_adds_no_keys_that_it_has_not_looked_up(lake: Lake, spark: SparkSe
     rows = frame(spark, (1, 2, "tue"))
     sql = SqlReads(lake)
     writes: list[Callable[[], Any]] = [
-        lambda: table.insert(rows),
-        lambda: table.overwrite(rows),
-        lambda: sql(f"INSERT INTO {{lake}}.{name} VALUES (1, 2, 'tue')"),
         *[partial(sql, f"MERGE INTO {{lake}}.{name} t USING {LATER} s ON {on} {clauses}") for on, clauses in LOOSE],
         lambda: _in_transaction(lake, name, lambda within: within.insert(rows)),
         lambda: _in_sql(lake, f"INSERT INTO {sql.name}.{name} VALUES (1, 2, 'tue')"),
@@ -166,7 +163,30 @@ def test_spark_adds_no_keys_that_it_has_not_looked_up(lake: Lake, spark: SparkSe
     assert [row["day"] for row in table.read().collect()] == ["wed"]
 
 
-def test_spark_writes_nothing_while_keys_are_checked(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+def test_spark_overwrites_no_partition_with_a_key_of_another(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    name, sql = new_name(), SqlReads(lake)
+    twice = frame(spark, (1, 1, "mon"), (2, 2, None), (1, 3, "tue"))
+    twice.createOrReplaceTempView("twice")
+    spanning = "PARTITIONED BY (day) TBLPROPERTIES ('primary_key' = 'id', 'key.scope' = 'table')"
+    made = f"CREATE TABLE {{lake}}.{name} {spanning}"
+    with pytest.raises(Exception, match="KEY_TWICE"):
+        sql(f"{made} AS SELECT * FROM twice")
+    sql(f"{made} AS SELECT * FROM twice WHERE v < 3")
+    table = lake.table(name)
+    with pytest.raises(Exception, match=r"KEY_EXISTS: .*day=NULL, id=2"):
+        sql(f"INSERT OVERWRITE {{lake}}.{name} PARTITION (day = 'mon') VALUES (2L, 4L)")
+    with pytest.raises(InputError, match="KEY_EXISTS"):
+        table.overwrite(frame(spark, (2, 4, "mon"), (3, 3, "tue")), partition="dynamic")
+    with pytest.raises(InputError, match="KEY_TWICE"):
+        table.overwrite(twice)
+    assert content(table) == [(1, 1, "mon"), (2, 2, None)]
+    table.overwrite(frame(spark, (2, 4, "mon"), (5, 5, None)), partition="dynamic")
+    assert content(table) == [(2, 4, "mon"), (5, 5, None)]
+    table.overwrite(frame(spark, (5, 6, "mon")))
+    assert content(table) == [(5, 6, "mon")]
+
+
+def test_spark_only_inserts_while_keys_are_checked(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     table, sql = make(lake, new_name(), (1, 1, "mon"), (1, 2, "tue")), SqlReads(lake)
     name = f"{{lake}}.{table.name}"
     sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('key.scope' = 'table')")
@@ -175,8 +195,6 @@ def test_spark_writes_nothing_while_keys_are_checked(lake: Lake, spark: SparkSes
             sql(f"ALTER TABLE {name} {fake}")
     assert keys_checked(table.refresh().meta) == (1, 0)
     for statement in (
-        f"INSERT INTO {name} VALUES (2, 2, 'tue')",
-        f"INSERT OVERWRITE {name} VALUES (2, 2, 'tue')",
         f"UPDATE {name} SET v = 3 WHERE id = 1",
         f"DELETE FROM {name} WHERE v + 1 = 2",
         f"MERGE INTO {name} t USING {LATER} s ON t.id = s.id + 1 {UPSERT}",
@@ -184,6 +202,8 @@ def test_spark_writes_nothing_while_keys_are_checked(lake: Lake, spark: SparkSes
         with pytest.raises(Exception, match="KEYS_NOT_LOOKED_UP"):
             sql(statement)
     assert content(table) == [(1, 1, "mon"), (1, 2, "tue")]
+    sql(f"INSERT INTO {name} VALUES (1, 3, 'tue')")
+    assert content(table) == [(1, 3, "tue")]
     sql(f"CREATE TABLE {name}_like LIKE {name}")
     assert dict(lake.table(f"{table.name}_like").meta.properties) == {"key.scope": "table"}
 
@@ -200,7 +220,7 @@ def test_spark_changes_rows_whose_keys_are_unique_across_partitions(
     )
     rows: dict[int, Row] = {at: (at, at, chance.choice(DAYS)) for at in range(8)}
     table.upsert([dict(zip(("id", "v", "day"), row, strict=True)) for row in rows.values()])
-    for step in range(6):
+    for step in range(9):
         incoming = {at: (at, 100 + step, chance.choice(DAYS)) for at in chance.sample(range(16), 6)}
         frame(spark, *incoming.values()).createOrReplaceTempView("incoming")
         day, least = chance.choice(DAYS), chance.randrange(8)
@@ -218,6 +238,19 @@ def test_spark_changes_rows_whose_keys_are_unique_across_partitions(
             case 4:
                 table.merge(frame(spark, *incoming.values()), on="id").when_matched_update().execute()
                 rows |= {at: row for at, row in incoming.items() if at in rows}
+            case 5:
+                sql(f"INSERT INTO {{lake}}.{name} SELECT * FROM incoming")
+                rows |= incoming
+            case 6:
+                later = {at: (at, 200 + step, chance.choice(DAYS)) for at in chance.sample(sorted(incoming), 3)}
+                both = frame(spark, *later.values(), *incoming.values())
+                table.insert(both, order_by="v" if profile == "row_level" else sf.col("v") + 0, message="newest")
+                rows |= incoming | later
+            case 7:
+                merge = f"MERGE INTO {{lake}}.{name} t USING incoming s ON t.id = s.id AND t.day = s.day"
+                sql(f"{merge} WHEN NOT MATCHED THEN INSERT *")
+                there = {at for at, row in incoming.items() if row[2] and at in rows and rows[at][2] == row[2]}
+                rows |= {at: row for at, row in incoming.items() if at not in there}
             case _:
                 gone = "WHEN NOT MATCHED BY SOURCE AND t.id > 3 THEN DELETE"
                 matched = "WHEN MATCHED AND t.v > 100 THEN DELETE WHEN MATCHED THEN UPDATE SET day = s.day"
@@ -232,12 +265,14 @@ def test_spark_changes_rows_whose_keys_are_unique_across_partitions(
                 rows |= {at: (at, None, row[2]) for at, row in incoming.items() if at not in before and at > 2}
         assert content(table) == sorted(rows.values(), key=repr), step
     assert sorted(map(tuple, table.read().collect()), key=repr) == sorted(rows.values(), key=repr)
+    newest = [one for one in table.history() if one.message == "newest"]
+    assert [one.operation for one in newest] == ["INSERT"]
 
 
 def test_two_rows_of_one_key_do_not_come_into_two_partitions(
     lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
 ) -> None:
-    """Within a MERGE, and by one beside an upsert without Spark."""
+    """Within a statement, and by one beside a writer that hasn't found the key either."""
     name, sql = new_name(), SqlReads(lake)
     table = lake.create_table(
         name, SCHEMA, primary_key=["id"], partition_by=["day"], key_scope="table", profile="row_level"
@@ -245,6 +280,8 @@ def test_two_rows_of_one_key_do_not_come_into_two_partitions(
     frame(spark, (1, 1, "mon"), (1, 2, "tue")).createOrReplaceTempView("twice")
     with pytest.raises(Exception, match="KEY_TWICE"):
         sql(f"MERGE INTO {{lake}}.{name} t USING twice s ON t.id = s.id {UPSERT}")
+    with pytest.raises(InputError, match="KEY_TWICE"):
+        table.insert(frame(spark, (1, 1, "mon"), (1, 2, "tue")))
     frame(spark, (1, 1, "mon"), (2, 2, "tue")).createOrReplaceTempView("once")
     merge = f"MERGE INTO {{lake}}.{name} t USING once s ON t.id = s.id {UPSERT}"
     held = Held(spark, tmp_path, "meets_an_upsert")
@@ -256,6 +293,17 @@ def test_two_rows_of_one_key_do_not_come_into_two_partitions(
     assert content(table) == [(1, 3, "wed")]
     sql(merge)
     assert content(table) == [(1, 1, "mon"), (2, 2, "tue")]
+    insert = f"INSERT INTO {{lake}}.{name} SELECT 7L, meets_an_upsert(7L), 'mon'"
+    spark.conf.set("spark.laketx.on_conflict", "fail")
+    try:
+        error = held.run(lambda: sql(insert), lambda: sql(f"INSERT INTO {{lake}}.{name} VALUES (7, 8, 'tue')"))
+    finally:
+        spark.conf.unset("spark.laketx.on_conflict")
+    assert "LOST_RACE" in str(error)
+    assert content(table)[2:] == [(7, 8, "tue")]
+    error = held.run(lambda: sql(insert), lambda: table.upsert([{"id": 7, "v": 9, "day": None}]))
+    assert error is None, str(error)
+    assert content(table)[2:] == [(7, 7, "mon")]  # done again, after the other one
 
 
 def _in_transaction(lake: Lake, name: str, write: Callable[[Any], Any]) -> None:

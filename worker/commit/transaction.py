@@ -23,7 +23,6 @@ from metaservice.client import (
     MetaServiceError,
     Transaction,
     features,
-    is_partial,
     key_spans_partitions,
 )
 from metaservice.client.features import INLINED_ROWS
@@ -246,10 +245,6 @@ def _features(writes: Sequence[Write]) -> Sequence[str]:
     for write in spanning:
         if write.stage is not None and not write.looks_keys_up:
             raise features.keys_not_looked_up(write.meta.name)
-    for write in writes:
-        is_insert = write.operation == common_pb2.OPERATION_INSERT and not write.by_arrow
-        if is_partial(write.meta) and write.stage is not None and is_insert:
-            raise features.whole_images(write.meta.name)
     return [features.KEY_LOOKUPS] if spanning else []
 
 

@@ -69,7 +69,6 @@ class Write:
     elsewhere: Sequence[Write] = ()  # of tables that it read besides, each an UPDATE that changes nothing
     unchanged_since: int | None = None  # the version whose rows the table must still have
     looks_keys_up: bool = False  # in all partitions, at its read version: the table's key is unique across them
-    by_arrow: bool = False  # its images may set single columns; those of Spark's INSERT are whole
     has_all_columns: bool = False  # its rows need no defaults, which may have changed since the table was looked at
 
     @property

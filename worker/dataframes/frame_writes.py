@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, DataFrameWriterV2, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from metaservice.client import add_column
+from metaservice.client import add_column, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.schema import RESERVED, check_name, quoted
@@ -214,7 +214,8 @@ def _ordered(rows: DataFrame, meta: catalog_pb2.Table, order_by: OrderBy | None)
 def _newest_of_each_key(rows: DataFrame, meta: catalog_pb2.Table, columns: Iterable[Column]) -> DataFrame:
     """The last row of each key, where NULL sorts first."""
     rank = "_laketx_rank"
-    whole = [quoted(name) for name in [*meta.partition_columns, *meta.primary_key]]
+    partitions = [] if key_spans_partitions(meta) else meta.partition_columns
+    whole = [quoted(name) for name in [*partitions, *meta.primary_key]]
     newest = [column.desc_nulls_last() for column in columns]
     ranked = rows.withColumn(rank, sf.row_number().over(Window.partitionBy(*whole).orderBy(*newest)))
     return ranked.where(sf.col(rank) == 1).drop(rank)

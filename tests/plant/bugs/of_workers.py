@@ -100,6 +100,23 @@ BUGS: Final = (
         own_tests=("tests/spark/test_moves.py", "-k", "keys_that_it"),
     ),
     Bug(
+        "an INSERT by Spark leaves the row of its key in another partition",
+        CATALOG + "write/SpanningRows.java",
+        (("if (there.equals(now)) continue;", "if (!there.equals(now)) continue;"),),
+        own_tests=("tests/spark/test_moves.py", "-k", "unique_across_partitions and row_level"),
+    ),
+    Bug(
+        "an INSERT by Spark sets the columns that its rows lack, too",
+        CATALOG + "write/LakeWrite.java",
+        (
+            (
+                "if (isInsert && snapshot.isPartial()) sets = setColumns();",
+                "if (isInsert && snapshot.isPartial()) setColumns();",
+            ),
+        ),
+        own_tests=("tests/spark/test_partial_updates.py", "-k", "that_it_gives"),
+    ),
+    Bug(
         "a MERGE puts one new key into two partitions",
         CATALOG + "write/Moves.java",
         (("    if (isNew && added != null && !added.add", "    if (isNew && added == null && !added.add"),),

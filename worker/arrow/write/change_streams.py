@@ -127,7 +127,7 @@ def plan_changes(
         return ChangeWrite(plan_upsert(table, upserts, [names]), counts)
     near = near_keys(batch.keys.select(list(meta.primary_key)), meta)
     spans = key_spans_partitions(meta)
-    write = Write(table, common_pb2.OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)], by_arrow=True)
+    write = Write(table, common_pb2.OPERATION_MERGE, reads=[common_pb2.Read(predicate=near)])
     planned = ChangeWrite(write, ChangeCounts())
     places = np.cumsum(~gone) - 1  # where the row of a change is among the upserts
 

@@ -101,7 +101,7 @@ def plan_merge(table: TableView, rows: pa.Table, on: str | Sequence[str], clause
 
     read = common_pb2.Read(predicate=near)
     spans = key_spans_partitions(meta)
-    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read], looks_keys_up=spans, by_arrow=True)
+    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read], looks_keys_up=spans)
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def plan_update(table: TableView, settings: Mapping[str, Any], where: str | None
         return replaced(then, stage, target, Changes(target.rows, np.arange(len(images)), images))
 
     spans = key_spans_partitions(meta)
-    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read], looks_keys_up=spans, by_arrow=True)
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read], looks_keys_up=spans)
 
 
 def _parsed(where: str, meta: catalog_pb2.Table) -> common_pb2.Predicate:

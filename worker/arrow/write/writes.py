@@ -71,7 +71,6 @@ def plan_upsert(table: TableView, rows: pa.Table, given: Sequence[Collection[str
         table,
         common_pb2.OPERATION_INSERT,
         stage,
-        by_arrow=True,
         looks_keys_up=spans,
         is_one_call=not (spans or write_rules(meta).wants_keys)
         and are_few(meta, delta),  # one call can't say which keys it writes
@@ -100,7 +99,7 @@ def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
                 raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
         return staged
 
-    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope, looks_keys_up=spans, by_arrow=True)
+    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope, looks_keys_up=spans)
 
 
 def plan_delete(table: TableView, where: str) -> Write:
@@ -130,7 +129,7 @@ def _delete(table: TableView, condition: common_pb2.Predicate, keys: pa.Table | 
         return _delete_sets(stage, then, condition)
 
     spans = key_spans_partitions(table.meta)
-    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], looks_keys_up=spans, by_arrow=True)
+    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], looks_keys_up=spans)
 
 
 def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Staged:

@@ -11,7 +11,7 @@ import scala.Tuple3;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
-/** What a session gets by `spark.sql.extensions`, which a catalog can't give: the function `table_changes`, statements of other systems, and INSERTs without a job. */
+/** What a session gets by `spark.sql.extensions`, which a catalog can't give: the function `table_changes`, statements of other systems, which columns an INSERT gives, and INSERTs without a job. */
 public final class LakeExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
   public BoxedUnit apply(SparkSessionExtensions session) {
@@ -20,6 +20,7 @@ public final class LakeExtensions extends AbstractFunction1<SparkSessionExtensio
     session.injectTableFunction(
         new Tuple3<>(new FunctionIdentifier(TableChanges.NAME, Option.empty()), described, new TableChanges()));
     session.injectParser(new ForeignStatements());
+    session.injectHintResolutionRule(GivenColumns::new);
     session.injectPlannerStrategy(DriverInserts::new);
     session.injectPlannerStrategy(MaterializedViews::new);
     return BoxedUnit.UNIT;

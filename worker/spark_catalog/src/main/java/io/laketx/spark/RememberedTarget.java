@@ -1,5 +1,6 @@
 package io.laketx.spark;
 
+import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.write.Casts;
 import io.laketx.spark.write.Reruns;
 import io.laketx.v1.Column;
@@ -37,7 +38,7 @@ final class RememberedTarget {
     if (!(plan instanceof InsertIntoStatement insert) || !isPlain(insert) || Reruns.isRerun()) return plan;
     if (!(insert.table() instanceof UnresolvedRelation target) || !(insert.query() instanceof LocalRelation rows)) return plan;
     Table known = known(session, new ArrayList<>(CollectionConverters.asJava(target.multipartIdentifier())));
-    if (known == null || known.getDefinition().isEmpty()) return plan;
+    if (known == null || known.getDefinition().isEmpty() || MetadataColumns.keysAreLookedUp(known)) return plan;
     List<String> named = CollectionConverters.asJava(insert.userSpecifiedCols());
     if (!fit(CollectionConverters.asJava(rows.output()), named, known)) return plan;
     return marked(insert, marked(target, known));
@@ -51,14 +52,20 @@ final class RememberedTarget {
 
   /** Null where no statement of the session has seen it. */
   private static Table known(SparkSession session, List<String> parts) {
+    LakeCatalog lake = lakeOf(session, parts);
+    if (lake == null) return null;
+    int last = parts.size() - 1;
+    return lake.known(Identifier.of(parts.subList(0, last).toArray(String[]::new), parts.get(last)));
+  }
+
+  /** The catalog of a table's name, whose parts become those within it; null where it is no lake's. */
+  static LakeCatalog lakeOf(SparkSession session, List<String> parts) {
     CatalogManager catalogs =
         ((org.apache.spark.sql.classic.SparkSession) session).sessionState().catalogManager();
     String catalog = catalogs.currentCatalog().name();
     if (parts.size() > 1 && catalogs.isCatalogRegistered(parts.get(0))) catalog = parts.remove(0);
     else if (parts.size() == 1) parts.addAll(0, List.of(catalogs.currentNamespace()));
-    if (!(catalogs.catalog(catalog) instanceof LakeCatalog lake)) return null;
-    int last = parts.size() - 1;
-    return lake.known(Identifier.of(parts.subList(0, last).toArray(String[]::new), parts.get(last)));
+    return catalogs.catalog(catalog) instanceof LakeCatalog lake ? lake : null;
   }
 
   private static boolean fit(List<Attribute> values, List<String> named, Table table) {

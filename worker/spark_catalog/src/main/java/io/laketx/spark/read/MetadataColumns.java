@@ -3,6 +3,7 @@ package io.laketx.spark.read;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -28,14 +29,25 @@ public final class MetadataColumns {
 
   /** Whether a row may move to another partition: some column of it is not of the key. */
   public static boolean rowsMayMove(Snapshot snapshot) {
-    return snapshot.isKeyed()
-        && !snapshot.meta().getPrimaryKeyList().containsAll(snapshot.meta().getPartitionColumnsList());
+    return lacksPartition(snapshot.meta());
   }
 
   /** Whether the key is unique across partitions, of which it doesn't tell: `key.scope=table`. */
   public static boolean keySpansPartitions(Table meta) {
-    return meta.getPropertiesMap().getOrDefault("key.scope", "").equals("table")
-        && !meta.getPrimaryKeyList().containsAll(meta.getPartitionColumnsList());
+    return lacksPartition(meta) && scopeOf(meta).equals("table");
+  }
+
+  /** Whether writers keep it so; also while the keys that are there are checked. */
+  public static boolean keysAreLookedUp(Table meta) {
+    return lacksPartition(meta) && Set.of("table", "checking").contains(scopeOf(meta));
+  }
+
+  private static boolean lacksPartition(Table meta) {
+    return meta.getPrimaryKeyCount() > 0 && !meta.getPrimaryKeyList().containsAll(meta.getPartitionColumnsList());
+  }
+
+  private static String scopeOf(Table meta) {
+    return meta.getPropertiesMap().getOrDefault("key.scope", "");
   }
 
   public static MetadataColumn[] of(Snapshot snapshot) {

@@ -42,13 +42,14 @@ final class ArrowColumns {
     ids = WireTypes.idsByPath(column);
   }
 
-  static Schema of(Table meta, boolean withOp) {
+  static Schema of(Table meta, boolean withOp, boolean withSet) {
     List<Field> fields = new ArrayList<>();
     for (Column one : meta.getColumnsList()) {
       DataType type = WireTypes.typeOf(one.getType());
       fields.add(new ArrowColumns(one).field(one.getName(), type, "", one.getColumnId()));
     }
     if (withOp) fields.add(Field.nullable(FileColumns.OP.name(), arrow(FileColumns.OP.dataType())));
+    if (withSet) fields.add(Field.nullable(FileColumns.SET.name(), arrow(FileColumns.SET.dataType())));
     return new Schema(fields);
   }
 

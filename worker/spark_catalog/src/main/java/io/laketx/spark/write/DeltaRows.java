@@ -198,7 +198,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
     List<Told.Written> written = files.close();
     Map<String, byte[]> ids = new HashMap<>();
     hidden.forEach((file, rows) -> ids.put(file.toString(), DeleteSets.bytes(rows)));
-    return new Told(written, ids, landed, files.refused());
+    return new Told(written, ids, landed, List.of(), files.refused());
   }
 
   @Override

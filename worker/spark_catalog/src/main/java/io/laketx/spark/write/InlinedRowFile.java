@@ -22,10 +22,10 @@ final class InlinedRowFile implements RowFile {
   private final ValueBounds bounds;
   private final FileKind kind;
 
-  InlinedRowFile(Table meta, FileKind kind) {
+  InlinedRowFile(Table meta, FileKind kind, boolean setsColumns) {
     boolean isDelta = kind == FileKind.FILE_KIND_DELTA;
     this.kind = isDelta ? FileKind.FILE_KIND_INLINED_DELTA : FileKind.FILE_KIND_INLINED;
-    root = VectorSchemaRoot.create(ArrowColumns.of(meta, isDelta), allocator);
+    root = VectorSchemaRoot.create(ArrowColumns.of(meta, isDelta, setsColumns), allocator);
     rows = ArrowWriter.create(root);
     bounds = new ValueBounds(meta);
   }

@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.PartitionKey;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeException;
@@ -39,6 +40,8 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final Spread spread; // null: tasks hand the rows to the driver
   private final LogicalWriteInfo info;
   private final WriteOptions options;
+  private final boolean looksKeysUp;
+  private SetColumns sets; // null: its images are whole
   private StatementReads reads;
   private WriteTransaction txn;
 
@@ -77,11 +80,13 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     this.info = info;
     this.spread = spread;
     options = WriteOptions.of(info.options());
+    looksKeysUp = MetadataColumns.keysAreLookedUp(snapshot.meta());
   }
 
   private static Spread spread(Snapshot snapshot, LogicalWriteInfo info) {
-    Spread found = new Spread(snapshot.meta(), true);
-    return found.orderedBy(WriteOptions.of(info.options()).orderBy(snapshot.meta()));
+    List<String> orderBy = WriteOptions.of(info.options()).orderBy(snapshot.meta());
+    boolean isByKey = !orderBy.isEmpty() && MetadataColumns.keysAreLookedUp(snapshot.meta()); // in whatever partition
+    return new Spread(snapshot.meta(), !isByKey).orderedBy(orderBy);
   }
 
   /** Whether its tasks hand the rows to the driver. */
@@ -102,8 +107,12 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     return new StreamedWrite(snapshot, scope != null, spread, info.queryId(), places);
   }
 
-  static DataWriter<InternalRow> writer(Staging staging, int partition, long task, boolean isOneBucket) {
-    return new Rows(new RowFiles(staging, partition, task, isOneBucket), staging.isKeyed());
+  /** `places`: where keys live that are unique across partitions; null where nothing of the table counts. */
+  static DataWriter<InternalRow> writer(
+      Staging staging, KeyPlaces places, int partition, long task, boolean isOneBucket) {
+    RowFiles files = new RowFiles(staging, partition, task, isOneBucket);
+    if (MetadataColumns.keysAreLookedUp(staging.meta())) return new SpanningRows(staging, places, files);
+    return new Rows(files, staging.isKeyed());
   }
 
   @Override
@@ -130,28 +139,38 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
     options.noting(this::begin);
     if (spread == null) return new GivenRows.Factory(Staging.typesOf(snapshot.meta()));
-    return new Factory(staging(), spread.isOneBucket());
+    boolean mayStay = looksKeysUp && definition == null && (scope == null || !scope.getAll());
+    return new Factory(staging(), mayStay ? KeyPlaces.of(snapshot) : null, spread.isOneBucket());
   }
 
   private void begin() {
     boolean isInsert = operation == Operation.OPERATION_INSERT && !SparkPlans.isInsertOnlyMerge();
-    if (isInsert && snapshot.isPartial()) throw setsAll(snapshot.meta().getName());
+    if (isInsert && snapshot.isPartial()) sets = setColumns();
     Casts.check(snapshot.meta(), options, true);
     reads = StatementReads.ofRows(snapshot, condition, before(), options);
-    boolean isBlind = operation == Operation.OPERATION_INSERT && reads.areNone();
-    ConflictPolicy policy = options.policy(snapshot.meta(), isBlind);
+    boolean readsNothing = operation == Operation.OPERATION_INSERT && reads.areNone();
+    boolean isBlind = readsNothing && !looksKeysUp;
+    ConflictPolicy policy = options.policy(snapshot.meta(), readsNothing);
     if (!isBlind || policy == ConflictPolicy.FAIL) snapshot.look();
+    if (looksKeysUp) {
+      if (policy == ConflictPolicy.RESUBMIT) policy = ConflictPolicy.RERUN; // its keys live elsewhere by then
+      if (definition == null) snapshot.hold();
+      reads.lookKeysUp();
+    }
     txn = begin(policy);
     if (isBlind) snapshot.written();
   }
 
-  private static LakeException setsAll(String table) {
-    String why = "images of " + table + " set single columns, and INSERT by Spark would set those that its rows lack, too";
-    return LakeException.invalid("PARTIAL_IMAGES", why + ": MERGE the rows by the key, or upsert them without Spark");
+  private SetColumns setColumns() {
+    Set<String> given = SparkPlans.given(snapshot.meta());
+    if (given != null) return SetColumns.given(snapshot.meta(), given);
+    String why = "images of " + snapshot.meta().getName() + " set single columns, and nobody knows which ones the rows have";
+    throw LakeException.invalid(
+        "PARTIAL_IMAGES", why + ": name the session's extension io.laketx.spark.LakeExtensions, or give all columns by position");
   }
 
   private Staging staging() {
-    return new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind(), false).orderedBy(orderBy());
+    return new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind(), false, sets).orderedBy(orderBy());
   }
 
   private List<String> orderBy() {
@@ -211,7 +230,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
       commit(Arrived.of(messages));
       return;
     }
-    Arrived inlined = GivenRows.inlined(messages, Staging.inlined(snapshot.meta(), txn.id(), kind()).orderedBy(orderBy()));
+    Arrived inlined = GivenRows.inlined(messages, Staging.inlined(snapshot.meta(), txn.id(), kind(), sets).orderedBy(orderBy()));
     try {
       if (inlined != null) commit(inlined);
       else commit(GivenRows.written(messages, staging()));
@@ -226,6 +245,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     if (scope != null) change.setScope(scope);
     if (scope != null && scope.hasNamed()) checkWithin(scope.getNamed(), arrived.files());
     if (condition != null) condition.declare(change, snapshot, arrived.files());
+    arrived.checkOverwrite(snapshot.meta(), change.getScope());
     try {
       commit(arrived, change);
     } catch (LakeException lost) {
@@ -262,10 +282,10 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     if (txn != null) txn.abort();
   }
 
-  private record Factory(Staging staging, boolean isOneBucket) implements DataWriterFactory {
+  private record Factory(Staging staging, KeyPlaces places, boolean isOneBucket) implements DataWriterFactory {
     @Override
     public DataWriter<InternalRow> createWriter(int partition, long task) {
-      return LakeWrite.writer(staging, partition, task, isOneBucket);
+      return LakeWrite.writer(staging, places, partition, task, isOneBucket);
     }
   }
 

@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.v1.Operation;
 import io.laketx.v1.PartitionList;
@@ -69,7 +70,8 @@ public class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
   @Override
   public Write build() {
     boolean isAlone = snapshot.transaction() == null && options.stage().isEmpty();
-    boolean isInsert = operation == Operation.OPERATION_INSERT && isAlone;
+    boolean looksUp = MetadataColumns.keysAreLookedUp(snapshot.meta()); // which tasks do
+    boolean isInsert = operation == Operation.OPERATION_INSERT && isAlone && !looksUp;
     if (isInsert && GivenRows.areFew(snapshot.meta())) return LakeWrite.ofFewRows(snapshot, info);
     return new LakeWrite(snapshot, operation, scope, condition, null, info);
   }

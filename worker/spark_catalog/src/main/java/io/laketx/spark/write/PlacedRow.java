@@ -6,8 +6,10 @@ import io.laketx.v1.Column;
 import io.laketx.v1.Table;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -33,6 +35,16 @@ final class PlacedRow {
     for (int at = 0; at < places.length; at++) {
       boolean isNull = places[at] == NOWHERE || row.isNullAt(places[at]);
       found.update(at, isNull ? null : row.get(places[at], types[at]));
+    }
+    return found;
+  }
+
+  /** The names, in lower case, of the columns that the rows have. */
+  static Set<String> given(Table meta, int[] places) {
+    Set<String> found = new HashSet<>();
+    for (int at = 0; at < meta.getColumnsCount(); at++) {
+      boolean isThere = places == null || places[at] != NOWHERE;
+      if (isThere) found.add(meta.getColumns(at).getName().toLowerCase(Locale.ROOT));
     }
     return found;
   }

@@ -11,6 +11,7 @@ import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
 import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -18,10 +19,10 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.DataType;
 
 /**
- * The columns that the images of an UPDATE set, in a table whose images may set single columns.
+ * The columns that the images of an UPDATE or INSERT set, in a table whose images may set single columns.
  *
  * @param ids of the columns that are set
- * @param kept where the columns are that an image has: those, and the ones that no image lacks
+ * @param kept where the columns are that an image of an UPDATE has: those, and the ones that no image lacks
  */
 record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
 
@@ -43,6 +44,15 @@ record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
     return new SetColumns(ids, kept.stream().mapToInt(at -> at).toArray());
   }
 
+  /** Of an INSERT whose rows have columns of these names, in lower case; null where its images are whole. */
+  static SetColumns given(Table meta, Set<String> names) {
+    Set<String> everywhere = everywhere(meta);
+    List<Column> others = meta.getColumnsList().stream().filter(one -> !everywhere.contains(one.getName())).toList();
+    List<Integer> ids =
+        others.stream().filter(one -> names.contains(one.getName().toLowerCase(Locale.ROOT))).map(Column::getColumnId).toList();
+    return ids.size() == others.size() ? null : new SetColumns(List.copyOf(ids), new int[0]);
+  }
+
   /** The ids of the columns whose values the UPDATE uses, for its reads to declare; none: any. */
   static List<Integer> used(Table meta, Updated updated) {
     if (updated.used() == null) return List.of();
@@ -58,7 +68,7 @@ record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
   }
 
   byte[] bits() {
-    return ImageFold.bits(ids);
+    return ids.isEmpty() ? new byte[0] : ImageFold.bits(ids);
   }
 
   /** An image of a row that is there. */
@@ -78,6 +88,9 @@ record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
       if (everywhere.contains(one.getName())) known.add(one.getColumnId());
     }
     List<ColumnStats> stats = entry.getStatsList().stream().filter(one -> known.contains(one.getColumnId())).toList();
-    entry.clearStats().addAllStats(stats).addAllSetColumns(entry.getTombstones() > 0 ? all : ids);
+    entry.clearStats().addAllStats(stats);
+    if (entry.getTombstones() > 0) entry.addAllSetColumns(all);
+    else if (ids.isEmpty()) entry.addSetColumns(WireValues.column(meta, meta.getPrimaryKey(0)).getColumnId()); // not whole
+    else entry.addAllSetColumns(ids);
   }
 }

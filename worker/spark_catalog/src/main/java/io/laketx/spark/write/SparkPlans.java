@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.GivenColumns;
 import io.laketx.spark.read.TableRead;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
@@ -7,8 +8,10 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -231,6 +234,15 @@ final class SparkPlans {
     }
     boolean isPlain = read.children().isEmpty() && !mayHaveSubquery() && columns.containsAll(used);
     return new Updated(set, isPlain ? used : null);
+  }
+
+  /** The names, in lower case, of the columns that an INSERT gives values for; null: nobody knows. */
+  static Set<String> given(Table meta) {
+    QueryExecution execution = execution();
+    AppendData insert = execution == null ? null : find(execution.analyzed(), AppendData.class);
+    if (insert == null) return null;
+    if (insert.isByName()) return GivenColumns.of(insert.query());
+    return meta.getColumnsList().stream().map(one -> one.getName().toLowerCase(Locale.ROOT)).collect(Collectors.toSet());
   }
 
   /** Whether rows are written for a CREATE TABLE IF NOT EXISTS … AS SELECT, by text or by DataFrame. */

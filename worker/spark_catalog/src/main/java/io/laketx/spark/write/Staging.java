@@ -25,19 +25,19 @@ final class Staging implements Serializable {
   private String[] orderBy = {};
   private transient Table meta;
 
-  private Staging(Table meta, String txnId, FileKind kind) {
+  private Staging(Table meta, String txnId, FileKind kind, SetColumns sets) {
     table = meta.toByteArray();
     folder = null;
     this.txnId = txnId;
     this.kind = kind;
     keepsIds = false;
-    sets = null;
+    this.sets = sets;
     out = null;
   }
 
   /** For rows that MetaService keeps. */
-  static Staging inlined(Table meta, String txnId, FileKind kind) {
-    return new Staging(meta, txnId, kind);
+  static Staging inlined(Table meta, String txnId, FileKind kind, SetColumns sets) {
+    return new Staging(meta, txnId, kind, sets);
   }
 
   /** `folder` is the table's; `keepsIds`: rows may bring the id that they had. */
@@ -100,7 +100,7 @@ final class Staging implements Serializable {
 
   /** A new file at a path within the table's folder. */
   RowFile create(String path) {
-    return out == null ? new InlinedRowFile(meta(), kind) : new ParquetRowFile(meta(), out, folder + "/" + path);
+    return out == null ? new InlinedRowFile(meta(), kind, sets != null) : new ParquetRowFile(meta(), out, folder + "/" + path);
   }
 
   String suffix() {

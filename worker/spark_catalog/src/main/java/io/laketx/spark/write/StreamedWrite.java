@@ -77,7 +77,9 @@ final class StreamedWrite implements StreamingWrite {
     txnId = txn == null ? Ids.uuid7() : txn.id();
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
     if (snapshot.isKeyed()) kind = replaces ? FileKind.FILE_KIND_BASE : FileKind.FILE_KIND_DELTA;
-    Staging staging = new Staging(snapshot.meta(), WriteTransaction.folderOf(snapshot), txnId, kind, false);
+    boolean setsColumns = snapshot.isPartial() && !replaces;
+    SetColumns sets = setsColumns ? SetColumns.given(snapshot.meta(), PlacedRow.given(snapshot.meta(), places)) : null;
+    Staging staging = new Staging(snapshot.meta(), WriteTransaction.folderOf(snapshot), txnId, kind, false, sets);
     return new Factory(staging, spread.isOneBucket(), places);
   }
 
@@ -101,6 +103,7 @@ final class StreamedWrite implements StreamingWrite {
     AppendRequest request =
         AppendRequest.newBuilder()
             .addAllClientFeatures(Service.WRITTEN)
+            .addAllClientFeatures(TransactionBegin.ofImages(snapshot))
             .setTxnId(txnId)
             .setTableId(snapshot.tableId())
             .setSchemaVersion(snapshot.meta().getSchemaVersion())
@@ -137,7 +140,7 @@ final class StreamedWrite implements StreamingWrite {
   private record Factory(Staging staging, boolean isOneBucket, int[] places) implements StreamingDataWriterFactory {
     @Override
     public DataWriter<InternalRow> createWriter(int partition, long task, long batchId) {
-      DataWriter<InternalRow> rows = LakeWrite.writer(staging, partition, task, isOneBucket);
+      DataWriter<InternalRow> rows = LakeWrite.writer(staging, null, partition, task, isOneBucket);
       return places == null ? rows : new Placed(rows, staging, places);
     }
   }

@@ -24,11 +24,11 @@ record TransactionBegin(
     WriteOptions options,
     boolean looksKeysUp) {
   private static final String KEY_LOOKUPS = "key_lookups"; // each write that knows where its keys live says so itself
-  private static final String PARTIAL_IMAGES = "partial_images"; // an INSERT would set the columns that it lacks, too
+  private static final String PARTIAL_IMAGES = "partial_images"; // its images say what they set
 
   /** Whether its files mean the same on top of any other commit. */
   boolean isBlind() {
-    return operation == Operation.OPERATION_INSERT && reads.isEmpty() && others.isEmpty();
+    return operation == Operation.OPERATION_INSERT && reads.isEmpty() && others.isEmpty() && !looksKeysUp;
   }
 
   /** The call for it, with an id of its own. */
@@ -44,7 +44,7 @@ record TransactionBegin(
     List<TableIntent> besides = others.stream().map(OtherReads::intent).toList();
     BeginTransactionRequest.Builder found = unnamed(snapshot.service(), options);
     if (looksKeysUp) found.addClientFeatures(KEY_LOOKUPS);
-    if (snapshot.isPartial() && operation != Operation.OPERATION_INSERT) found.addClientFeatures(PARTIAL_IMAGES);
+    found.addAllClientFeatures(ofImages(snapshot));
     return found.addTables(intent).addAllTables(besides).build();
   }
 
@@ -53,6 +53,11 @@ record TransactionBegin(
     TableIntent.Builder intent =
         TableIntent.newBuilder().setTableId(snapshot.tableId()).setOperation(Operation.OPERATION_INSERT);
     return unnamed(snapshot.service(), options).setAdoptFrom(lost).addTables(intent).build();
+  }
+
+  /** The features that a write of the table needs for its images. */
+  static List<String> ofImages(Snapshot snapshot) {
+    return snapshot.isPartial() ? List.of(PARTIAL_IMAGES) : List.of();
   }
 
   private static BeginTransactionRequest.Builder unnamed(Service service, WriteOptions options) {
