@@ -7,9 +7,11 @@ from typing import Final
 
 def varint(number: int) -> bytes:
     """The protobuf encoding of a non-negative number."""
-    if number < 0x4000:
-        return _SHORT[number]
-    return _LONGER[number & 0x3FFF] + varint(number >> 14)
+    longer = b""
+    while number >= 0x4000:
+        longer += _LONGER[number & 0x3FFF]
+        number >>= 14
+    return longer + _SHORT[number]
 
 
 _SHORT: Final = [bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 14)]

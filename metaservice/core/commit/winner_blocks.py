@@ -36,6 +36,7 @@ class WinnerBlock:
     __slots__ = (
         "_calm",
         "_calm_appends",
+        "_last_plain",
         "app_ids",
         "first",
         "keys",
@@ -60,6 +61,7 @@ class WinnerBlock:
         self.special = self.shared = False
         self.only_blind_inserts = self.only_adds = True
         self._calm = self._calm_appends = True
+        self._last_plain: tuple[object, ...] | None = None  # the last commit, if that is all that it did
 
     @property
     def size_bytes(self) -> int:
@@ -82,8 +84,15 @@ class WinnerBlock:
         if self.special:
             return
         operation = winner.operation
-        blind_insert = winner.blind and operation is Operation.INSERT
         changes = bool(winner.removed or winner.touched or winner.groups or winner.hid_anywhere)
+        alters = winner.metadata_changed or winner.features_changed or winner.features_removed
+        plain = None
+        if not (changes or alters or winner.app_ids or self.keys is not None):
+            plain = (operation, winner.blind, winner.shared, winner.partitions)
+            if plain == self._last_plain:
+                return  # appends follow each other: it says nothing new
+        self._last_plain = plain
+        blind_insert = winner.blind and operation is Operation.INSERT
         names = winner.partitions
         if changes:
             names |= winner.hid_anywhere
@@ -101,12 +110,7 @@ class WinnerBlock:
         self._calm_appends = self._calm_appends and (idle or (blind_insert and not winner.shared))
         if self.keys is not None and operation not in COMPACTIONS:
             self._add_keys(self.keys, winner, key_sets or ())
-        self.special = (
-            winner.metadata_changed
-            or winner.features_changed
-            or winner.features_removed
-            or max(len(self.partitions), len(self.app_ids)) > limits.WINNER_BLOCK_NAMES_MAX
-        )
+        self.special = alters or max(len(self.partitions), len(self.app_ids)) > limits.WINNER_BLOCK_NAMES_MAX
         if self.special:  # it is never looked into again
             self.partitions, self.app_ids, self.keys = {}, set(), None
 

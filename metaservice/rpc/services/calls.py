@@ -6,7 +6,7 @@ The unary methods and the session stream share them. Jobs run on the decider's t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn, TypeVar
@@ -47,14 +47,6 @@ Committing = Callable[[], transaction_pb2.CommitTransactionResponse]
 Appending = Callable[[], list[Txn | MetaError]]
 BatchAnswer = transaction_pb2.CommitBatchResponse
 CONVERTED_IN_TURN_MAX = 8_192  # bytes of a request: it is converted by the decider, which takes less than handing over
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """An append in core's types, or its refusal, under the metadata that its table had then."""
-
-    meta: TableMeta
-    found: Append | MetaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +215,15 @@ class UseCases:
 
     def prepared_appends(self, requests: Sequence[transaction_pb2.AppendRequest]) -> Appending:
         """Likewise, of the appends of a frame or a batch."""
-        if sum(request.ByteSize() for request in requests) <= CONVERTED_IN_TURN_MAX:
+        if sum([request.ByteSize() for request in requests]) <= CONVERTED_IN_TURN_MAX:
             return partial(self.append_many, requests)
-        converted = [self._converted(request) for request in requests]
-        return lambda: self._decide_appends(requests, map(self._current, requests, converted))
+        tables = self.decider.state.tables
+        converted = []
+        for request in requests:
+            table = tables.get(request.table_id)
+            meta = None if table is None else table.meta
+            converted.append((request, meta, self._convert(request)))
+        return lambda: self._decide_appends(requests, self._current(converted))
 
     def append_many(self, requests: Sequence[transaction_pb2.AppendRequest]) -> list[Txn | MetaError]:
         """On the decider's thread, conversion too."""
@@ -240,19 +237,14 @@ class UseCases:
             return refusal
         return parsed
 
-    def _converted(self, request: transaction_pb2.AppendRequest) -> Converted | None:
-        table = self.decider.state.tables.get(request.table_id)
-        if table is None:
-            return None
-        meta = table.meta
-        found = self._convert(request)
-        return Converted(meta, found) if table.meta is meta else None
-
-    def _current(self, request: transaction_pb2.AppendRequest, known: Converted | None) -> Append | MetaError:
-        """What was converted before, unless the table's metadata has changed since."""
-        if known is not None and self._are_current({known.meta.table_id: known.meta}):
-            return known.found
-        return self._convert(request)
+    def _current(
+        self, converted: Iterable[tuple[transaction_pb2.AppendRequest, TableMeta | None, Append | MetaError]]
+    ) -> Iterator[Append | MetaError]:
+        """What was converted before, unless the table's metadata is another than before that."""
+        tables = self.decider.state.tables
+        for request, meta, before in converted:
+            table = tables.get(request.table_id)
+            yield before if table is not None and table.meta is meta else self._convert(request)
 
     def _decide_appends(
         self, requests: Iterable[transaction_pb2.AppendRequest], given: Iterable[Append | MetaError]

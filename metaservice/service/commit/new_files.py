@@ -67,12 +67,17 @@ def give_row_ids(state: State, table_id: str, entries: Sequence[Entry]) -> None:
         given = True
     if given:
         table.next_row_id = source.next_row_id
-        state.row_ids_given |= {table_id, source.meta.table_id}
+        state.row_ids_given.add(table_id)
+        if source is not table:
+            state.row_ids_given.add(source.meta.table_id)
 
 
 def _source_of_ids(state: State, table: TableState) -> TableState:
     """The table whose counter gives ids: forks of one table have one, so that no two rows of them get the same."""
-    root = state.tables.get(keys.uuid_text(state.home_of(table.raw_id)))
+    fork = state.forks.get(table.raw_id)
+    if fork is None:
+        return table
+    root = state.tables.get(keys.uuid_text(fork.root))
     if root is None:  # it was dropped
         return table
     root.next_row_id = max(root.next_row_id, table.next_row_id)

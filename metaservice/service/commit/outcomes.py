@@ -14,7 +14,7 @@ from metaservice.service.decider.snapshots import TableState, rows_of
 from metaservice.store import keys
 from metaservice.store.external_files import end_import, put_import
 from metaservice.store.records.branches import Fork, encode_declared
-from metaservice.store.records.commits import EncodedCommit, encode_commit
+from metaservice.store.records.commits import EncodedCommit, encode_commit, with_time
 from metaservice.store.records.tables import encode_live
 
 
@@ -68,17 +68,17 @@ class Outcomes:
         state = self._decider.state
         table, batch = state.tables[commit.change.table_id], state.batch
         raw = table.raw_id
-        encoded = encoded or encode_commit(commit, txn)
-        for number, chunk in enumerate(encoded.chunks):
+        untimed, added, chunks = encoded or encode_commit(commit, txn)
+        for number, chunk in enumerate(chunks):
             batch.put(keys.chunk_key(raw, commit.version, number), chunk)
-        batch.put(keys.commit_key(raw, commit.version), encoded.record(commit.time_us))
+        batch.put(keys.commit_key(raw, commit.version), with_time(untimed, commit.time_us))
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
         if not commit.change.logical:
             table.idle = table.idle.after(commit.version)
             batch.put(keys.idle_key(raw, commit.version), keys.encode_version(table.idle.logical))
         for live in commit.removed:
             self._take_out(table, live, commit.version)
-        for live, raw_entry in zip(commit.added, encoded.added, strict=True):
+        for live, raw_entry in zip(commit.added, added, strict=True):
             entry = live.entry
             batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), raw_entry)
             if entry.external:
