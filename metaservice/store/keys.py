@@ -86,6 +86,7 @@ PERIODIC_RUNS = b"l"
 GRANTS = b"w"
 TOKENS = b"k"
 ROW_IDS = b"R"
+COLUMN_IDS = b"u"
 OLDEST = b"H"
 INLINED_COUNTS = b"i"
 TIMES = b"W"
@@ -293,6 +294,10 @@ def row_id_key(table: bytes) -> bytes:
     return ROW_IDS + table
 
 
+def column_id_key(root: bytes) -> bytes:
+    return COLUMN_IDS + root
+
+
 def app_key(table: bytes, app_id: str) -> bytes:
     return b"A" + table + app_id.encode()
 
@@ -422,7 +427,7 @@ def table_of_mark(key: bytes) -> bytes:
 def record_prefixes(table: bytes) -> list[bytes]:
     """The other records of a dropped table, besides its entries and its metadata."""
     families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", b"x", b"n", b"i", MASKS, DECLARED)
-    return [family + table for family in (*families, TAGS, CURSORS)]
+    return [family + table for family in (*families, TAGS, CURSORS, COLUMN_IDS)]
 
 
 def txn_time_ms(key: bytes) -> int:

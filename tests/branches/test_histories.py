@@ -1,8 +1,8 @@
 """Random histories over a lake, its branches, branches of those, and clones, against plain dicts.
 
-Every version of every table on every line is read and compared. A merge is compared with the effects of the branch's
-commits on the parent, in their order; one that is refused changes nothing. A consumer of each table reads here and
-there: what it has seen is the table at its cursor, on every line.
+Every version of every table on every line is read and compared, under the columns that it has. A merge is compared with
+the effects of the branch's commits on the parent, in their order; one that is refused changes nothing. A consumer of
+each table reads here and there: what it has seen is the table at its cursor, on every line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from protos.laketx.v1 import common_pb2
 
 Row = dict[str, Any]
 Rows = dict[int, Row]
-Effect = tuple[str, Any]  # ("put", rows), ("gone", ids), ("clear", partition or None), ("same", None)
+Columns = dict[str, str]  # what was added, by a name that it keeps here: its name in the table
+# ("put", rows), ("gone", ids), ("clear", partition or None), ("set", all rows), ("same", None), ("alter", None),
+# ("name", a column's two names), ("drop", a column)
+Effect = tuple[str, Any]
 
 TABLES = {
     "shop.keyed": {"primary_key": ["id", "p"], "partition_by": ["p"], "buckets": 2, "key_scope": "partition"},
@@ -41,25 +44,43 @@ def applied(rows: Rows, effect: Effect) -> Rows:
         return {one: row for one, row in rows.items() if one not in given}
     if what == "clear":
         return {} if given is None else {one: row for one, row in rows.items() if row["p"] != given}
+    if what == "set":
+        return dict(given)
     if what == "all":
         for one in given:
             rows = applied(rows, one)
     return dict(rows)
 
 
+def altered(columns: Columns, effect: Effect) -> Columns:
+    what, given = effect
+    if what == "name":
+        return {**columns, given[0]: given[1]} if given[0] in columns or given[0] == given[1] else dict(columns)
+    return {own: name for own, name in columns.items() if (what, own) != ("drop", given)}
+
+
 @dataclass
 class Line:
-    """One table on one line: its rows, those of each version, and what was committed since its base."""
+    """One table on one line: its rows and columns, those of each version, and what was committed since its base."""
 
     name: str
     rows: Rows = field(default_factory=dict)
     at: dict[int, Rows] = field(default_factory=dict)
     done: list[Effect] = field(default_factory=list)
+    columns: Columns = field(default_factory=dict)
+    columns_at: dict[int, Columns] = field(default_factory=lambda: {0: {}})
 
     def did(self, version: int, effect: Effect) -> None:
-        self.rows = applied(self.rows, effect)
-        self.at[version] = dict(self.rows)
+        self.rows, self.columns = applied(self.rows, effect), altered(self.columns, effect)
+        self.at[version], self.columns_at[version] = dict(self.rows), self.columns
         self.done.append(effect)
+
+    def shown(self, version: int) -> Rows:
+        columns = self.columns_at[version].items()
+        return {
+            one: {name: row[name] for name in SCHEMA.names} | {name: row.get(own) for own, name in columns}
+            for one, row in self.at[version].items()
+        }
 
     def did_all(self, version: int, effects: list[Effect]) -> None:
         """One commit with several effects."""
@@ -67,7 +88,8 @@ class Line:
 
     def forked(self, name: str, version: int) -> Line:
         kept = {one: dict(rows) for one, rows in self.at.items() if one <= version}
-        return Line(name, dict(self.at[version]), kept)
+        columns = {one: names for one, names in self.columns_at.items() if one <= version}
+        return Line(name, dict(self.at[version]), kept, [], columns[version], columns)
 
 
 class World:
@@ -133,9 +155,12 @@ class World:
             row = self._row()
             if "keyed" in line.name and line.rows and self.chance.random() < 0.4:
                 row = dict(self.chance.choice(list(line.rows.values()))) | {"v": row["v"]}
-            rows[row["id"]] = row
-        table = self.table(line)
-        done = table.insert(pa.Table.from_pylist(list(rows.values()), schema=SCHEMA))
+            filled = [own for own in line.columns if self.chance.random() < 0.5]
+            rows[row["id"]] = {name: row[name] for name in SCHEMA.names} | dict.fromkeys(filled, row["v"] + 7)
+        table, names = self.table(line), dict(line.columns)
+        schema = pa.schema([*SCHEMA, *((name, pa.int32()) for name in names.values())])
+        given = [{names.get(own, own): cell for own, cell in row.items()} for row in rows.values()]
+        done = table.insert(pa.Table.from_pylist(given, schema=schema))
         line.did(done.version, ("put", rows))
 
     def _row(self) -> Row:
@@ -182,16 +207,25 @@ class World:
             line.did(version, ("same", None))
 
     def alter(self) -> None:
-        """Changes what readers don't see, or adds a column that they see as NULL."""
+        """Changes what readers don't see, or columns: adds one, renames one, drops one."""
         line = self.some_line()
         table = self.table(line)
-        if self.chance.random() < 0.6:
-            self.fresh += 1
-            table.set_properties(**{"user.mark": str(self.fresh)})
-        else:
-            self.fresh += 1
-            table.add_columns(f"extra{self.fresh} int")
-        line.did(table.refresh().meta.head_version, ("alter", None))
+        self.fresh += 1
+        effect: Effect = ("alter", None)
+        own = self.chance.choice(list(line.columns)) if line.columns else ""
+        match self.chance.choice(["set", "add", "add", "rename", "drop"]):
+            case "rename" if own:
+                effect = ("name", (own, f"named{self.fresh}"))
+                table.rename_column(line.columns[own], effect[1][1])
+            case "drop" if own:
+                effect = ("drop", own)
+                table.drop_column(line.columns[own])
+            case "add":
+                effect = ("name", (f"extra{self.fresh}",) * 2)
+                table.add_columns(f"extra{self.fresh} int")
+            case _:
+                table.set_properties(**{"user.mark": str(self.fresh)})
+        line.did(table.refresh().meta.head_version, effect)
 
     def consume(self) -> None:
         branch = self.chance.choice(list(self.lines))
@@ -235,9 +269,7 @@ class World:
             done = self.table(line).restore(version=version)
         except GoneError:
             return
-        line.rows = dict(line.at[version])
-        line.at[done.version] = dict(line.rows)
-        line.done.append(("restore", None))
+        line.did(done.version, ("set", dict(line.at[version])))
 
     def branch(self) -> None:
         if len(self.lines) > 4:
@@ -277,14 +309,8 @@ class World:
             forward = heads[name] == max(self.left[branch][name].at)
             self.forward += forward and bool(line.done)
             for effect in line.done if forward else effects:
-                assert effect[0] != "restore" or forward
                 heads[name] += 1
-                if effect[0] == "restore":
-                    above.rows = dict(line.at[heads[name]])
-                    above.at[heads[name]] = dict(above.rows)
-                    above.done.append(effect)
-                else:
-                    above.did(heads[name], effect)
+                above.did(heads[name], effect)
         self._consumers_of(branch, parent)
         del self.lines[branch]
         if keep:
@@ -317,11 +343,7 @@ class World:
             anew = self.line(branch, name)
             for effect in line.done if base == forward else [one for one in line.done if one[0] != "same"]:
                 base += 1
-                if effect[0] == "restore":
-                    anew.rows, anew.at[base] = dict(line.at[base]), dict(line.at[base])
-                    anew.done.append(effect)
-                else:
-                    anew.did(base, effect)
+                anew.did(base, effect)
         for name in TABLES:
             mine = f"{name}@{branch}"
             if mine in self.moved:
@@ -333,11 +355,7 @@ class World:
     def leave(self, branch: str, parent: str) -> None:
         """What the branch shows is its parent's present."""
         self.left_before = self.left.get(branch, {})
-        self.left[branch] = {
-            one: Line(one, dict(line.rows), {v: dict(r) for v, r in line.at.items()})
-            for one in TABLES
-            for line in [self.line(parent, one)]
-        }
+        self.left[branch] = {one: line.forked(one, max(line.at)) for one in TABLES for line in [self.line(parent, one)]}
 
     def drop(self) -> None:
         branch = self._leaf()
@@ -367,10 +385,10 @@ class World:
     def check(self, line: Line, version: int) -> None:
         table = self.table(line)
         read = table.to_arrow(version=version)
-        assert all(read[name].null_count == read.num_rows for name in read.column_names if name.startswith("extra"))
-        found = {row["id"]: row for row in read.select(SCHEMA.names).to_pylist()}
-        assert found == line.at[version], (line.name, version)
-        assert len(found) == table.to_arrow(version=version).num_rows
+        found = {row["id"]: row for row in read.to_pylist()}
+        assert found == line.shown(version), (line.name, version)
+        assert len(found) == read.num_rows
+        assert set(read.column_names) == {*SCHEMA.names, *line.columns_at[version].values()}, (line.name, version)
 
     def check_everything(self) -> None:
         for branch in list(self.lines):

@@ -168,6 +168,11 @@ def test_pyiceberg_writes_on_a_branch(lake: Lake, server: Server) -> None:
         table.append(numbers([10, 11]))
         table.delete("id = 0")
         table.overwrite(numbers([1], note=["new"]), "id = 1")
+        types = pytest.importorskip("pyiceberg.types", reason="pyiceberg is not installed")
+        lake.table("shop.berg").add_columns("late int")
+        with table.refresh().transaction() as both:  # the file has the column by the id that it gets
+            both.update_schema().add_column("mark", types.IntegerType()).commit()
+            both.append(numbers([12]).append_column("mark", pa.array([5], pa.int32())))
         made = catalog.create_table("shop.berg_made", SCHEMA)
         made.append(numbers([7]))
         staged = catalog.create_table_transaction("shop.berg_staged", SCHEMA)
@@ -176,14 +181,17 @@ def test_pyiceberg_writes_on_a_branch(lake: Lake, server: Server) -> None:
         catalog.load_table("shop.berg_staged").append(numbers([9]))
         catalog.create_table("shop.berg_gone", SCHEMA)
         catalog.drop_table("shop.berg_gone")
-        assert shown(server, "berg", "berg") == [1, 2, 10, 11] == ids(lake.table("shop.berg@berg"))
+        assert shown(server, "berg", "berg") == [1, 2, 10, 11, 12] == ids(lake.table("shop.berg@berg"))
         assert shown(server, "berg") == [0, 1, 2] == ids(lake.table("shop.berg"))
         assert {"berg", "berg_made", "berg_staged"} <= set(names(server, "berg"))
         assert not {"berg_made", "berg_staged", "berg_gone"} & set(names(server))
         with pytest.raises(Exception, match="RENAME_ON_BRANCH"):
             catalog.rename_table("shop.berg_made", "shop.berg_renamed")
         lake.client.merge_branch("berg")
-    assert shown(server, "berg") == [1, 2, 10, 11]
+    assert shown(server, "berg") == [1, 2, 10, 11, 12]
+    merged = catalog_of(server, 2).load_table("shop.berg").scan().to_arrow()
+    assert merged.column("mark").to_pylist().count(5) == 1
+    assert merged.column("late").null_count == merged.num_rows
     assert (shown(server, "berg_made"), shown(server, "berg_staged")) == ([7], [8, 9])
 
 

@@ -83,6 +83,12 @@ class ContentPayloads:
     def set_columns(self, payload: bytes) -> frozenset[int]:
         return frozenset()
 
+    def schema_version(self, payload: bytes) -> int:
+        return 0
+
+    def under_schema(self, payload: bytes, version: int) -> bytes:
+        return payload
+
     def row_ids(self, payload: bytes) -> SomeIds | None:
         path = payload.decode()
         return None if not path or path in self.kept_in_files else SomeIds(self.contents[path].rows)

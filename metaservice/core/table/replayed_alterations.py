@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from metaservice.core.table.bloom_columns import altered_bloom_columns
+from metaservice.core.table.merged_columns import merged_schema
 from metaservice.core.table.meta import Alteration, TableMeta
+from metaservice.shared.column_types import BLOOM_COLUMNS
 
 
-def alteration_between(before: TableMeta, after: TableMeta, onto: TableMeta) -> Alteration | None:
-    """What led from one definition of a table to the next, as a change of a third; None if it doesn't fit there.
+def alteration_between(before: TableMeta, after: TableMeta, onto: TableMeta) -> Alteration:
+    """What led from one definition of a table to the next, as a change of a third. Raises if that is not possible.
 
-    Properties, features, profile and comment are changed one by one. Columns and their ids are taken as they are, so
-    they fit only where the columns are the same as they were before.
+    Properties, features, profile and comment are changed one by one, and so are columns, which keep their ids.
     """
-    properties = {name: text for name, text in after.properties.items() if before.properties.get(name) != text}
+    expected = altered_bloom_columns(before.columns, after.columns, before.properties)
+    properties = {name: text for name, text in after.properties.items() if expected.get(name) != text}
     change = Alteration(
         properties,
-        tuple(sorted(before.properties.keys() - after.properties.keys())),
+        tuple(sorted(expected.keys() - after.properties.keys())),
         after.profile if after.profile is not before.profile else None,
         after.comment if after.comment != before.comment else None,
         tuple(sorted(after.features - before.features)),
@@ -24,19 +27,31 @@ def alteration_between(before: TableMeta, after: TableMeta, onto: TableMeta) -> 
     )
     if _columns(before) == _columns(after):
         return change
-    if _columns(before) != _columns(onto):
-        return None
-    changed = onto.altered(change)
-    return Alteration(
-        replacement=replace(
-            changed,
-            columns=after.columns,
-            partitioning=after.partitioning,
-            primary_key=after.primary_key,
-            last_column_id=after.last_column_id,
-            schema_version=after.schema_version,
-        )
+    schema = merged_schema(before.schema, after.schema, onto.schema)
+    merged = onto.with_schema(schema, new_version=after.schema_version != before.schema_version)
+    if BLOOM_COLUMNS not in properties:
+        kept = altered_bloom_columns(onto.columns, merged.columns, onto.properties)
+        merged = replace(merged, properties=kept)
+    replacement = merged.altered(change)
+    replacement.check_size()
+    return Alteration(replacement=replacement)
+
+
+def changes_columns_alone(before: TableMeta, after: TableMeta) -> bool:
+    """Whether an ALTER changed columns, and nothing else that writers or readers look at.
+
+    Such an ALTER and a change of rows have the same result in either order: files have their columns by id.
+    """
+    columns = replace(
+        after,
+        columns=before.columns,
+        partitioning=before.partitioning,
+        primary_key=before.primary_key,
+        last_column_id=before.last_column_id,
+        schema_version=before.schema_version,
     )
+    kept = altered_bloom_columns(before.columns, after.columns, before.properties)
+    return replace(columns, properties=before.properties) == before and after.properties == kept
 
 
 def _columns(meta: TableMeta) -> tuple[object, ...]:

@@ -40,6 +40,12 @@ class Payloads(Protocol):
     def set_columns(self, payload: bytes) -> frozenset[int]:
         """The ids of the columns that images in a data file set; empty: its images are whole."""
 
+    def schema_version(self, payload: bytes) -> int:
+        """The version of the schema under which a data file was written."""
+
+    def under_schema(self, payload: bytes, version: int) -> bytes:
+        """The payload of the same file under another version of the schema."""
+
     def row_ids(self, payload: bytes) -> RowIds | None:
         """The ids of a delete set; None if it is stored in a file."""
 
@@ -58,6 +64,12 @@ class NothingKnown:
 
     def set_columns(self, payload: bytes) -> frozenset[int]:  # noqa: ARG002
         return frozenset()
+
+    def schema_version(self, payload: bytes) -> int:  # noqa: ARG002
+        return 0
+
+    def under_schema(self, payload: bytes, version: int) -> bytes:  # noqa: ARG002
+        return payload
 
     def row_ids(self, payload: bytes) -> RowIds | None:  # noqa: ARG002
         return None

@@ -234,6 +234,7 @@ def table(view: TableView, meta: TableMeta | None = None, *, has_imports: bool =
         rules=write_rules(meta),
         definition=meta.fingerprint,
         folder_id=view.folder_id,
+        last_column_id=meta.last_column_id,
     )
 
 

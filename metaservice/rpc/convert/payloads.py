@@ -11,6 +11,7 @@ from pyroaring import BitMap64
 from metaservice.core.table.pruning import Row
 from metaservice.core.table.rows import ColumnType, Range
 from metaservice.rpc.convert.plans import BoundsReader
+from metaservice.rpc.convert.wire_entries import schema_mark
 from protos.laketx.v1 import common_pb2
 
 
@@ -40,6 +41,12 @@ class WirePayloads:
 
     def set_columns(self, payload: bytes) -> frozenset[int]:
         return frozenset(common_pb2.DataFile.FromString(payload).set_columns)
+
+    def schema_version(self, payload: bytes) -> int:
+        return common_pb2.DataFile.FromString(payload).schema_version
+
+    def under_schema(self, payload: bytes, version: int) -> bytes:
+        return payload + schema_mark(version)
 
     def row_ids(self, payload: bytes) -> Bitmap | None:
         raw = common_pb2.DeleteSet.FromString(payload).bitmap

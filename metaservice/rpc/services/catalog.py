@@ -70,7 +70,7 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
             meta = self._calls.catalog.tables.at_schema_version(table, request.schema_version)
             return pb.GetTableResponse(table=answers.table(table, meta))
         if not asked:
-            return pb.GetTableResponse(table=answers.table(table))
+            return pb.GetTableResponse(table=answers.table(table, self._calls.catalog.tables.numbered(table)))
         version = self._version_at(table, request)
         meta = self._calls.reads.meta_at(table, version)
         return pb.GetTableResponse(table=answers.table(table, meta), version=version)

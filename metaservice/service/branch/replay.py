@@ -30,12 +30,12 @@ from metaservice.core.table.model import (
     Footprint,
     Live,
     Operation,
+    Ref,
     TableCommit,
 )
-from metaservice.core.table.replayed_alterations import alteration_between
-from metaservice.core.table.rows import Payloads, Written
-from metaservice.service.decider.forking import meta_at
-from metaservice.service.decider.snapshots import StoreSnapshots, TableState
+from metaservice.service.branch.ahead import RESTORED, Ahead
+from metaservice.service.branch.replayed_columns import ReplayedColumns
+from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
 from metaservice.store.records.branches import ReadsOf, decode_declared
@@ -43,7 +43,7 @@ from metaservice.store.records.commits import EncodedCommit, encode_commit
 from metaservice.store.records.row_facts import load_rows
 from metaservice.store.records.tables import added_chunks, added_of, decode_commit, decode_table
 
-WITHOUT_REPLAY = frozenset({Operation.RESTORE, Operation.CUSTOM})
+CHECKED_ONCE = frozenset({Operation.ALTER, Operation.RESTORE})  # when they were made; here they have other forms
 ON_CONFLICT = "write.on_conflict"
 COST_OF_A_TABLE, COST_OF_A_COMMIT, COST_OF_A_RECORD = 1_500, 600, 200  # in comparisons that take as long
 BRANCH, BRANCH_VERSION = "laketx.branch", "laketx.branch.version"
@@ -107,63 +107,6 @@ class Replayed:
         """The commits with their authors."""
         for (commit, author), encoded in zip_longest(self.commits, self.encoded):
             yield commit, author, encoded
-
-
-class Ahead:
-    """The parent's entries with commits that are decided but not written; at the base version, what the fork read."""
-
-    def __init__(self, parent: StoreSnapshots, fork: StoreSnapshots, base: int, head: int) -> None:
-        self._parent = parent
-        self._fork = fork
-        self._base = base
-        self._head = head
-        self._added: dict[tuple[str, int, str], Live] = {}
-        self._removed: set[tuple[str, int, str]] = set()
-        self.read_version = base  # the fork's, of the commit that is judged
-
-    def then(self, commit: TableCommit) -> None:
-        """After one more commit of the parent."""
-        for live in commit.removed:
-            self._added.pop(_place(live.entry), None)
-            self._removed.add(_place(live.entry))
-        for live in commit.added:
-            self._added[_place(live.entry)] = live
-
-    def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterable[Live]:
-        if version == self._base:
-            return self._fork.live(self.read_version, partition, bucket)
-        stored = self._parent.live(min(version, self._head), partition, bucket)
-        if version <= self._head:
-            return stored
-        kept = [live for live in stored if _place(live.entry) not in self._removed]
-        new = [
-            live
-            for live in self._added.values()
-            if partition in (None, live.entry.partition) and bucket in (None, live.entry.bucket)
-        ]
-        return kept + new
-
-    def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:
-        if version == self._base:
-            return self._fork.find(self.read_version, partition, bucket, path)
-        if version > self._head:
-            place = partition, bucket, path
-            if place in self._added:
-                return self._added[place]
-            if place in self._removed:
-                return None
-        return self._parent.find(min(version, self._head), partition, bucket, path)
-
-    def find_imports(self, path: str) -> Iterable[Live]:
-        stored = [live for live in self._parent.find_imports(path) if _place(live.entry) not in self._removed]
-        return stored + [live for live in self._added.values() if live.entry.external and live.entry.path == path]
-
-    def wrote(self, version: int) -> Written:
-        return self._parent.wrote(version)
-
-    @property
-    def payloads(self) -> Payloads:
-        return self._parent.payloads
 
 
 class Replay:
@@ -256,15 +199,23 @@ class Replay:
         change = decode_declared(raw or b"", table_id, logged.operation, self._base, self._reads_of)
         rows = load_rows(self._state.records.cursor(), raw_id, logged.version, 2**31)
         change.key_sets = tuple(rows[1]) if rows is not None else ()
+        if logged.operation is Operation.CUSTOM:
+            change.changes_data = logged.summary.logical
+            change.removes = tuple(
+                Ref(gone.path, gone.partition, gone.bucket, gone.data_change)
+                for gone in logged.summary.footprint.removed
+                if not gone.is_delete_set
+            )
         return change
 
     def _judge(self, branch: str, time_us: int) -> Iterator[int]:
         parent, base, replayed = self._parent, self._base, self.done
         head = parent.head
+        columns = ReplayedColumns(self._state, self._fork, parent, base)
         winners: list[Footprint] = []
-        yield from self._load_winners(winners)
-        ahead = Ahead(self._state.snapshots(parent), self._state.snapshots(self._fork), base, head)
-        meta, fork_meta = parent.meta, None
+        yield from self._load_winners(winners, columns)
+        ahead = self._ahead()
+        meta = parent.meta
         rewritten: set[str] = set()  # outputs of the fork's own compactions: the parent has none of them
         left_out: list[int] = []
         for logged in self._logged():
@@ -274,27 +225,24 @@ class Replay:
                 rewritten |= {path for group in footprint.groups for path in group.outputs}
                 left_out.append(logged.version)
                 continue
-            if logged.operation in WITHOUT_REPLAY:
-                raise _no_replay(logged, meta)
             change = self._declared(logged)
+            if logged.operation is Operation.CUSTOM and not change.changes_data:
+                raise _no_replay(logged, meta)  # what it read is not kept
             if footprint.altered:
-                altered = meta_at(self._state, self._fork, logged.version)
-                fork_meta = fork_meta or meta_at(self._state, self._fork, base)
-                change.alteration = alteration_between(fork_meta, altered, meta)
-                if change.alteration is None:
-                    raise _no_replay(logged, meta)
-                fork_meta = altered
+                change.alteration = columns.alteration(logged.version, meta)
             if change.app_versions and self._has(change, replayed.commits):
                 left_out.append(logged.version)
                 continue
-            change.adds = [replace(live.entry) for live in logged.added]
-            if any(not rewritten.isdisjoint(entry.touches) for entry in change.adds):
+            change.adds = [replace(live.entry) for live in logged.added if logged.operation is not Operation.RESTORE]
+            if not all(columns.place(entry, ahead.payloads) for entry in change.adds):
                 raise _no_replay(logged, meta)
-            ahead.read_version = logged.version - 1
+            named = {ref.path for ref in change.removes}.union(*(entry.touches for entry in change.adds))
+            if not rewritten.isdisjoint(named):
+                raise _no_replay(logged, meta)
+            ahead.read_version, ahead.compacts = logged.version - 1, change.scope is None
+            restored = self._restore(change, logged, winners, ahead)
             author = Author(self._merge.txn_id, footprint.principal)
-            if (
-                logged.operation is not Operation.ALTER
-            ):  # it was checked when it was made, and may be a replacement here
+            if logged.operation not in CHECKED_ONCE:
                 check(change, meta, ahead)
             conflict = judge(change, meta, winners, ahead)
             decision: TableCommit | Conflict
@@ -305,19 +253,46 @@ class Replay:
             if isinstance(decision, Conflict):
                 replayed.conflict = decision
                 return
-            decision.rebased_over = len(winners)
+            decision.rebased_over, change.restore_version = len(winners), restored
             fill_inlined(self._state, self._fork, change.adds)
             ahead.then(decision)
             meta = decision.meta or meta
             replayed.commits.append((decision, self._author(logged, branch)))
         replayed.left_out = tuple(left_out)
 
-    def _load_winners(self, winners: list[Footprint]) -> Iterator[int]:
+    def _ahead(self) -> Ahead:
+        snapshots = self._state.snapshots
+        return Ahead(snapshots(self._parent), snapshots(self._fork), self._base, self._parent.head)
+
+    def _restore(self, change: Change, logged: Logged, winners: Sequence[Footprint], ahead: Ahead) -> int:
+        """Shows `ahead` what a RESTORE brings back; returns the parent's version that has it.
+
+        It is refused where the parent has changed rows since: the RESTORE would take them back, too.
+        """
+        version, scope = change.restore_version, change.scope
+        if logged.operation is not Operation.RESTORE or scope is None:
+            return version
+        for winner in winners:
+            if winner.changes_rows and any(scope.touches(partition) for partition in winner.partitions):
+                raise _no_replay(logged, self._parent.meta, parent_version=winner.version)
+        change.restore_version = RESTORED
+        if version <= self._base:
+            ahead.restored = list(self._state.snapshots(self._parent).live(version))
+            return version
+        then, count = self._ahead(), 0
+        for commit, author in self.done.commits:
+            if int(author.properties[BRANCH_VERSION]) <= version:
+                then.then(commit)
+                count += 1
+        ahead.restored = list(then.live(self._parent.head + 1))
+        return self._parent.head + count
+
+    def _load_winners(self, winners: list[Footprint], columns: ReplayedColumns) -> Iterator[int]:
         parent = self._parent
         for version in range(self._base + 1, parent.head + 1):
             if version not in parent.footprints:
                 yield COST_OF_A_RECORD
-            winners.append(self._state.winner(parent, version))
+            winners.append(columns.as_judged(self._state.winner(parent, version)))
 
     def _resubmits(self, conflict: Conflict) -> bool:
         """Whether the commit goes on, as writers of blind INSERTs do after a lost race unless the table says no."""
@@ -359,11 +334,6 @@ def load_commit(state: State, table: TableState, version: int) -> Logged:
     return Logged(decode_commit(raw, chunks), added_of(raw, chunks))
 
 
-def _no_replay(logged: Logged, meta: TableMeta) -> MetaError:
-    return MetaError(
-        ErrorKind.BLOCKED, "MERGE_NEEDS_UNCHANGED_PARENT", table=meta.name, operation=logged.operation.name.lower()
-    )
-
-
-def _place(entry: Entry) -> tuple[str, int, str]:
-    return entry.partition, entry.bucket, entry.path
+def _no_replay(logged: Logged, meta: TableMeta, **facts: object) -> MetaError:
+    operation = logged.operation.name.lower()
+    return MetaError(ErrorKind.BLOCKED, "MERGE_NEEDS_UNCHANGED_PARENT", table=meta.name, operation=operation, **facts)

@@ -312,7 +312,8 @@ class Transactions:
             judging = progress.judged.get(change.table_id)
             near = judging.near if judging is not None else ()
             snapshots = state.snapshots(table)
-            decision = commit_on_top(change, table.meta, near, snapshots, author, table.head, time_us)
+            meta = state.column_ids.to_alter(table, change.alteration)
+            decision = commit_on_top(change, meta, near, snapshots, author, table.head, time_us)
             if isinstance(decision, Conflict):
                 return decision
             renames = renames or decision.meta is not None

@@ -19,6 +19,7 @@ from metaservice.core.table.model import Entry, Footprint, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.books import AccessBook, BranchEventBook, MarkBook, PinBook
+from metaservice.service.decider.column_ids import ColumnIds
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.name_book import NAMESPACES, VIEWS, NameBook
 from metaservice.service.decider.names import AnyCase, BranchNames, TableNames
@@ -70,6 +71,7 @@ class State:
         self.batch = Batch()
         self.dirty = False
         self.tables: dict[str, TableState] = {}
+        self.column_ids = ColumnIds(self.records, self.forks, self.tables, self.branches)
         self.views = Views()
         self.names = TableNames()
         self.namespaces: AnyCase[Namespace] = AnyCase()
@@ -118,6 +120,7 @@ class State:
         if raw_forgotten is not None:
             self.forgotten_ms = keys.decode_version(raw_forgotten)
         self.forks.update(list_forks(cursor))
+        self.column_ids.load()
         for _, kept in cursor.scan(keys.BRANCHES, prefix_end(keys.BRANCHES)):
             branch = decode_branch(kept)
             self.branches[branch.name] = branch
@@ -196,6 +199,7 @@ class State:
     def put_fork(self, fork: Fork) -> None:
         """Stores a fork, or what it has become."""
         self.forks[fork.raw_id] = fork
+        self.column_ids.note_fork(fork)
         self.batch.put(keys.fork_key(fork.raw_id), encode_fork(fork))
         table = self.tables.get(keys.uuid_text(fork.raw_id))
         if table is not None:
@@ -247,6 +251,7 @@ class State:
         if meta.schema_version != table.meta.schema_version:
             key = keys.schema_key(table.raw_id, meta.schema_version)
             self.batch.put(key, keys.encode_version(version) + raw)
+        self.column_ids.note(table, meta, self.batch)
         table.meta = meta
 
     def _load_staged(self, cursor: StoreCursor, txn: Txn) -> None:

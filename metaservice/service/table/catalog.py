@@ -195,6 +195,7 @@ class Catalog:
             check_direct(meta, Operation.ALTER, alteration)
             if alteration.checked_keys is not None:
                 refuse_older_check(self._decider.state, table, alteration.checked_keys)
+            meta = self._decider.state.column_ids.to_alter(table, alteration)
             meta = meta.altered(alteration)  # what can't be altered so leaves no transaction behind
         if validate_only:
             return Altered(table.view()._replace(meta=meta))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from metaservice.core import limits
@@ -138,6 +138,11 @@ class Tables:
             if meta.schema_version == schema_version:
                 return meta
         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", schema_version=schema_version)
+
+    def numbered(self, table: TableView) -> TableMeta:
+        """The newest metadata, with the highest column id that the table's family has given."""
+        last = self._decider.state.column_ids.last(table.raw_id, table.meta)
+        return table.meta if last == table.meta.last_column_id else replace(table.meta, last_column_id=last)
 
     def list_schemas(self, table: TableView, after: int, count: int) -> list[tuple[int, TableMeta]]:
         """Each schema version with the version that introduced it, oldest first."""

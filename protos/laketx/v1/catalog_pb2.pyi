@@ -172,6 +172,7 @@ class Table(_message.Message):
     DEFINITION_FIELD_NUMBER: _builtins.int
     FOLDER_ID_FIELD_NUMBER: _builtins.int
     PARENT_TABLE_ID_FIELD_NUMBER: _builtins.int
+    LAST_COLUMN_ID_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Set by the server. Empty in a list of a branch's tables: nobody has looked at the table there yet."""
     name: _builtins.str
@@ -206,6 +207,10 @@ class Table(_message.Message):
     """
     parent_table_id: _builtins.str
     """Set by the server in a list of a branch's tables, of one without table_id: the table that it is a version of."""
+    last_column_id: _builtins.int
+    """Set by the server: the highest id that columns and fields have got in the table, its forks and clones, and the table
+    that it is a fork of. New ones get higher ids.
+    """
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
         """Columns."""
@@ -254,10 +259,11 @@ class Table(_message.Message):
         definition: _builtins.str = ...,
         folder_id: _builtins.str = ...,
         parent_table_id: _builtins.str = ...,
+        last_column_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "drop_time_us", b"drop_time_us", "rules", b"rules", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "definition", b"definition", "drop_time_us", b"drop_time_us", "features", b"features", "folder_id", b"folder_id", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "parent_table_id", b"parent_table_id", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "definition", b"definition", "drop_time_us", b"drop_time_us", "features", b"features", "folder_id", b"folder_id", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "last_column_id", b"last_column_id", "name", b"name", "parent_table_id", b"parent_table_id", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drop_time_us: _TypeAlias = _typing.Literal["drop_time_us"]  # noqa: Y015
     _WhichOneofArgType__drop_time_us: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us"]  # noqa: Y015

@@ -17,6 +17,9 @@ TURNS = ("tests/branches/test_merge_turns.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
 MERGE_ALONE = ("tests/branches/test_only_by_merge.py",)
+REPLAYS = ("tests/branches/test_replays.py",)
+SCHEMA_OF_FILES = ("tests/branches/test_columns.py",)
+MERGED_COLUMNS = ("tests/unit/test_merged_columns.py",)
 CONFLICTS = ("tests/branches/test_conflicts.py",)
 SIMULATION = ("tests/simulation/test_simulation.py",)
 CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
@@ -316,8 +319,37 @@ BUGS: Final = (
     Bug(
         "an alteration of a branch takes its place in the parent with the branch's old properties",
         "metaservice/core/table/replayed_alterations.py",
-        (("    changed = onto.altered(change)\n", "    changed = after.altered(change)\n"),),
+        (("    merged = onto.with_schema(", "    merged = after.with_schema("),),
         OF_SERVICE,
+    ),
+    Bug(
+        "two tables of a family give one id to two columns",
+        SERVICE + "decider/column_ids.py",
+        (("last_column_id=max(meta.last_column_id, self._of_family(root))", "last_column_id=meta.last_column_id"),),
+        REPLAYS,
+    ),
+    Bug(
+        "a merge drops a column that the parent got meanwhile",
+        "metaservice/core/table/merged_columns.py",
+        (
+            (
+                "            merged[number] = column\n        elif number in new:",
+                "            continue\n        elif number in new:",
+            ),
+        ),
+        MERGED_COLUMNS,
+    ),
+    Bug(
+        "files of a branch are read under the parent's columns of that number",
+        SERVICE + "branch/replayed_columns.py",
+        (("        entry.payload = payloads.under_schema(entry.payload, theirs)\n", ""),),
+        SCHEMA_OF_FILES,
+    ),
+    Bug(
+        "a merged overwrite leaves what the branch had compacted before it",
+        SERVICE + "branch/replay.py",
+        (("ahead.compacts = logged.version - 1, change.scope is None", "ahead.compacts = logged.version - 1, True"),),
+        REPLAYS,
     ),
     Bug(
         "a merge judges by the columns that the table had before the branch's ALTER",

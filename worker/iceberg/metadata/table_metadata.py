@@ -58,7 +58,7 @@ def table_metadata(
         "location": table.location,
         "last-sequence-number": head.snapshot_id,
         "last-updated-ms": _milliseconds(head),
-        "last-column-id": last_column_id(schemas),
+        "last-column-id": max(last_column_id(schemas), table.meta.last_column_id),
         "schemas": [iceberg_schema(used[number]) for number in sorted(used)],
         "current-schema-id": head.schema.schema_version,
         "partition-specs": [{"spec-id": 0, "fields": partition_spec(partitions)}],

@@ -276,6 +276,8 @@ class Writes:
             alter(self._client, table.meta, alteration, since)
             meta = table.refreshed().meta
             schemas = list(self._client.list_schemas(table.table_id))
+            if found is not None and schema_of(meta).columns != then.columns:
+                raise UnmetError(f"Requirement failed: current schema changed; load {meta.name} again")
         if found is not None:
             found = replace(found, since=since)
             if wanted.schema is not None:
@@ -338,7 +340,7 @@ class Writes:
             if any(one.get("ref", MAIN) != MAIN for one in wanted.requirements)
             else {},
             meta.schema_version,
-            last_column_id(schemas),
+            max(last_column_id(schemas), meta.last_column_id),
             FIRST_PARTITION_ID - 1 + len(meta.partition_columns),
         )
         about_schema = ("assert-current-schema-id", "assert-last-assigned-field-id")
