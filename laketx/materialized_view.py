@@ -200,7 +200,9 @@ class MaterializedView(ArrowReads):
         """
         if not schedule and not target_lag:
             raise InputError("VIEW_SCHEDULE_INVALID", "name the schedule or the target lag: MANUAL ends refreshes")
-        self._set(schedule_properties(schedule, target_lag) or {SCHEDULE: ""})
+        timing = schedule_properties(schedule, target_lag) or {SCHEDULE: ""}
+        if self.view.refreshed().meta.properties.get(SCHEDULE, "") != timing[SCHEDULE]:  # it would be a version
+            self._set(timing)
 
     def suspend(self) -> None:
         """Ends refreshes by `laketx worker`, until `resume`. `refresh` works all the same."""

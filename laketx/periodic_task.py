@@ -128,8 +128,8 @@ class PeriodicTask:
 
         Raises InputError if the run fails; workers try it again, as any other run.
         """
-        asked = self.lake.client.ask_periodic_run(self.name, request_id=request_id)
-        self.message, due_us, worker = asked.task, asked.due_time_us, attempts.worker_name()
+        request = self.lake.client.ask_periodic_run(self.name, request_id=request_id)
+        self.message, due_us, worker = request.task, request.due_time_us, attempts.worker_name()
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             if self.message.run_time_us != due_us:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +22,7 @@ from worker.spark.catalog_jar import find_jar
 
 PROJECT = ROOT / "examples" / "dbt"
 TIMEOUT_S = 600.0
+VIEWS = ("config.materialized:view", "config.materialized:laketx_view")
 FIRST, SECOND = date(2026, 11, 1), date(2026, 11, 2)
 
 
@@ -38,7 +40,8 @@ def dbt(uri: str, folder: Path, *words: str, branch: str = "") -> subprocess.Com
         "LAKETX_WAREHOUSE": str(folder / "files"),
         "LAKETX_JAR": str(find_jar()),
         "LAKETX_BRANCH": branch,
-        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_PYTHON": sys.executable,  # of Spark's workers, which build the materialized views
+        "PYTHONPATH": str(PROJECT / "python"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     return subprocess.run(
@@ -68,6 +71,7 @@ def test_dbt_builds_twice(spark: SparkSession, tmp_path: Path) -> None:
         daily = "SELECT * FROM {lake}.daily ORDER BY day"
         states = "SELECT id, state, dbt_valid_to IS NULL FROM {lake}.order_states ORDER BY id, dbt_valid_from"
         arrivals = "SELECT arrived, count(*), sum(amount) FROM {lake}.arrivals GROUP BY arrived ORDER BY arrived"
+        by_state = "SELECT * FROM {lake}.states ORDER BY state"
         amounts = "SELECT id, dbt_valid_from, dbt_valid_to FROM {lake}.order_amounts WHERE id > 2 ORDER BY id, arrived"
         build(uri, tmp_path, FIRST)
         begun = [(1, "open", Decimal("10.00")), (2, "open", Decimal("20.00")), (3, "open", Decimal("30.00"))]
@@ -76,6 +80,7 @@ def test_dbt_builds_twice(spark: SparkSession, tmp_path: Path) -> None:
         assert rows(states) == [(1, "open", True), (2, "open", True), (3, "open", True)]
 
         assert rows(arrivals) == [(FIRST, 3, Decimal("60.00"))]
+        assert rows(by_state) == [("open", 3, Decimal("60.00"))]
         assert rows(amounts) == [(3, FIRST, None)]
 
         build(uri, tmp_path, SECOND)
@@ -97,6 +102,10 @@ def test_dbt_builds_twice(spark: SparkSession, tmp_path: Path) -> None:
         assert rows(arrivals) == [(FIRST, 3, Decimal("60.00")), (SECOND, 3, Decimal("60.50"))]
         assert rows(amounts) == [(3, FIRST, SECOND), (3, SECOND, None), (4, SECOND, None)]
         assert rows("SELECT id FROM {lake}.open_orders ORDER BY id") == [(1,), (4,)]
+        assert rows(by_state) == [("cancelled", 1, 0), ("open", 2, 50), ("paid", 1, Decimal("20.50"))]
+        view = lake.materialized_view("analytics.states")
+        assert (view.status().kind, view.status().schedule) == ("incremental", "every 10 minutes")
+        assert view.verify().holds
         assert rows("SELECT operation FROM {lake}.orders.history WHERE version > 1 ORDER BY version") == [("merge",)]
         assert rows(daily.replace("daily", "daily VERSION AS OF 1")) == [(FIRST, 3, Decimal("60.00"))]
 
@@ -112,7 +121,7 @@ def test_a_run_on_a_branch_is_merged_when_its_tests_pass(spark: SparkSession, tm
         build(uri, tmp_path, FIRST)
         before = {name: lake.table(name).meta.head_version for name in lake.tables("analytics")}
         assert shell.run("branch", "create", "nightly").code == 0
-        words = ("build", "--exclude", "config.materialized:view", "resource_type:seed", "--vars", f"until: '{SECOND}'")
+        words = ("build", *("--exclude", *VIEWS, "resource_type:seed"), "--vars", f"until: '{SECOND}'")
         done = dbt(uri, tmp_path, *words, branch="nightly")
         assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
         assert {name: lake.table(name).meta.head_version for name in lake.tables("analytics")} == before
@@ -127,4 +136,4 @@ def test_a_run_on_a_branch_is_merged_when_its_tests_pass(spark: SparkSession, tm
         states = {row["id"]: row["state"] for row in lake.table("analytics.orders").to_arrow().to_pylist()}
         assert states == {1: "open", 2: "paid", 3: "cancelled", 4: "open"}
         assert lake.table("analytics.order_states").count() == 6  # with what they were before
-        assert dbt(uri, tmp_path, "run", "--select", "config.materialized:view").returncode == 0
+        assert dbt(uri, tmp_path, "run", "--select", *VIEWS).returncode == 0

@@ -57,3 +57,37 @@
   {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target_relation]}) }}
 {% endmaterialization %}
+
+{#- A materialized view, built by the data source in python/pyspark_laketx_view.py. The model is in DuckDB's SQL. -#}
+{% materialization laketx_view, adapter='spark' %}
+  {%- set target_relation = this.incorporate(type='table') -%}
+  {%- if env_var('LAKETX_BRANCH', '') -%}
+    {{ exceptions.raise_compiler_error('views are not branched: run dbt with --exclude config.materialized:laketx_view') }}
+  {%- endif -%}
+  {%- set options = {
+    'uri': env_var('LAKETX_URI'),
+    'warehouse': env_var('LAKETX_WAREHOUSE'),
+    'name': this.schema ~ '.' ~ this.identifier,
+    'query': compiled_code,
+    'comment': model.description,
+    'schedule': config.get('schedule', ''),
+    'target_lag': config.get('target_lag', ''),
+    'strict': config.get('strict', false) | string | lower,
+    'full': flags.FULL_REFRESH | string | lower,
+  } -%}
+  {{ run_hooks(pre_hooks) }}
+  {% call statement('built') -%}
+    create or replace temporary view laketx_built using laketx_view options (
+      {%- for name, value in options.items() %}
+      {{ name }} '{{ value | replace("\\", "\\\\") | replace("'", "\\'") }}'{{ "," if not loop.last }}
+      {%- endfor %}
+    )
+  {%- endcall %}
+  {% call statement('main', fetch_result=true) -%}
+    select * from laketx_built
+  {%- endcall %}
+  {%- set built = load_result('main')['data'][0] -%}
+  {{ log(this ~ ': ' ~ built[0] ~ ', version ' ~ built[1] ~ (', ' ~ built[2] if built[2] else ''), info=true) }}
+  {{ run_hooks(post_hooks) }}
+  {{ return({'relations': [target_relation]}) }}
+{% endmaterialization %}
