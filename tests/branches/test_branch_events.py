@@ -6,6 +6,7 @@ import pytest
 
 from metaservice.core import limits
 from metaservice.core.table.model import Operation
+from metaservice.service.decider import names
 from tests.branches.rig import DAY_MS, BranchRig
 
 
@@ -40,3 +41,22 @@ def test_an_event_is_there_if_and_only_if_it_happened(monkeypatch: pytest.Monkey
     rig.crash()
     rig.branch("e")
     assert [number for number, _, _ in events(rig)] == [3, 4, 5, 6, 7, 8]
+
+
+def test_branches_end_by_their_times_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "ENDS_MIN", 3)
+    rig = BranchRig()
+    rig.insert("a")
+    for count in range(8):
+        rig.branch(f"b{count}", keep_ms=DAY_MS * (1 + count % 2))
+    for _ in range(4):
+        rig.ask(lambda: rig.branches.extend("b6", 3 * DAY_MS))
+    rig.on("days@b4")
+    rig.drop("b7")
+    rig.clock.advance(DAY_MS - 1_000)
+    rig.on("days@b0").begin(Operation.INSERT)
+    rig.pass_time(1_000, looks=4)
+    assert set(rig.decider.state.branches) == {"b0", "b1", "b3", "b5", "b6"}, "one in each group, none that is in use"
+    rig.crash()
+    rig.pass_time(DAY_MS)
+    assert set(rig.decider.state.branches) == {"b6"}

@@ -76,6 +76,21 @@ def test_files_of_a_merged_branch_are_the_parents() -> None:
     assert first in purge(rig, root)
 
 
+def test_a_dropped_table_is_on_each_branch_as_it_was_when_that_one_left() -> None:
+    rig = BranchRig()
+    root = rig.table_id
+    for count in range(6):
+        rig.on("days").insert(f"f{count // 2}")
+        rig.branch(f"b{count}", "b3" if count == 5 else "")
+        rig.branch(f"again{count}")
+    rig.ask(lambda: rig.catalog.drop(root, validate_only=False))
+    rig.crash()
+    for count in range(5):
+        for name in (f"days@b{count}", f"days@again{count}"):
+            assert len(rig.on(name).list_files(rig.head)) == rig.head == count + 1
+    assert rig.on("days@b5").head == 4
+
+
 def test_a_clone_keeps_its_files_when_its_table_is_dropped() -> None:
     rig = BranchRig()
     root = rig.table_id

@@ -185,17 +185,17 @@ class Branches:
         return True, ended
 
     def tick(self) -> None:
-        """Drops a branch whose time is over, one at a time; not while a transaction is open on it."""
+        """Drops branches whose time is over, one in each group; not while a transaction is open on it."""
         if self._clocks.mono_ms() < self._look_ms:
             return
-        self._look_ms = self._clocks.mono_ms() + limits.BRANCH_LOOK_MS
         state, now_us = self._state, self._clocks.now_us()
+        expired = state.branches.first_over(now_us, self._is_idle)
+        if expired is not None:
+            self._end(expired.name, BranchEventKind.EXPIRED, NOBODY)
+            return
+        self._look_ms = self._clocks.mono_ms() + limits.BRANCH_LOOK_MS
         state.named_views.prune(state.batch)
         state.named_spaces.prune(state.batch)
-        for branch in list(state.branches.values()):
-            if branch.expire_us and branch.expire_us <= now_us and self._is_idle(branch):
-                self._end(branch.name, BranchEventKind.EXPIRED, NOBODY)
-                return
 
     def _is_idle(self, branch: Branch) -> bool:
         state = self._state

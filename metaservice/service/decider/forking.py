@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from metaservice.core import limits
@@ -60,16 +60,18 @@ def fork_where_shown(state: State, table: TableState, but: str = "") -> None:
     if is_unborn(name):
         return
     state.flush()  # once: a fork adds nothing to the records of its base
-    for branch in list(state.branches.values()):
+    looks: dict[int, Base] = {}  # many branches may show one version
+    for child in state.branches.children(branch_of(name)):
+        branch = state.branches[child]
         raw_id = fork_id(branch, table.raw_id)
-        is_other = branch.parent != branch_of(name) or branch.name == but
-        if is_other or raw_id in state.forks or not branch.has(off_branch(name)):
+        if child == but or raw_id in state.forks or not branch.has(off_branch(name)):
             continue
-        version = _shown_version(state, table, branch)
-        if version is not None:
-            make_fork(
-                state, table, version, keys.uuid_text(raw_id), on_branch(off_branch(name), branch.name), branch.name
-            )
+        version = _version_at(state, table, branch.time_us)
+        if version is None:
+            continue
+        base = looks.get(version) or looks.setdefault(version, base_at(state, table, version))
+        if base.is_named(name):
+            put_fork(state, base, keys.uuid_text(raw_id), on_branch(off_branch(name), child), child)
 
 
 def _shown_version(state: State, table: TableState, branch: Branch) -> int | None:
@@ -77,10 +79,14 @@ def _shown_version(state: State, table: TableState, branch: Branch) -> int | Non
 
     One that was made on another branch is older than the merge that gave it its name.
     """
-    version = version_at(state, table, branch.time_us)
+    version = _version_at(state, table, branch.time_us)
     if version is None or meta_at(state, table, version).name.lower() != table.meta.name.lower():
         return None
     return version
+
+
+def _version_at(state: State, table: TableState, time_us: int) -> int | None:
+    return table.head if time_us >= table.last_time_us else version_at(state, table, time_us)
 
 
 def version_at(state: State, table: TableState, time_us: int) -> int | None:
@@ -92,26 +98,51 @@ def version_at(state: State, table: TableState, time_us: int) -> int | None:
 
 def make_fork(state: State, base: TableState, version: int, table_id: str, name: str, branch: str = "") -> TableState:
     """A table that has everything of another one up to a version. Earlier decisions have been flushed."""
+    return put_fork(state, base_at(state, base, version), table_id, name, branch)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A table at a version, for forks that begin there."""
+
+    table: TableState
+    version: int
+    meta: TableMeta
+    time_us: int
+    idle: Idle | None
+
+    def is_named(self, name: str) -> bool:
+        """Whether it had that name then."""
+        return self.meta.name.lower() == name.lower()
+
+
+def base_at(state: State, table: TableState, version: int) -> Base:
+    cursor = state.records.cursor()
+    commit = cursor.get(keys.commit_key(table.raw_id, version))
+    if commit is None:
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+    raw_idle = cursor.get(keys.idle_key(table.raw_id, version))
+    idle = None if raw_idle is None else Idle(version, keys.decode_version(raw_idle))
+    return Base(table, version, meta_at(state, table, version), decode_commit(commit).footprint.time_us, idle)
+
+
+def put_fork(state: State, begin: Base, table_id: str, name: str, branch: str) -> TableState:
+    """A fork of a table at a version."""
     if len(state.tables) >= limits.TABLES_MAX:
         raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
     state.need("branches")
-    raw_id, cursor = keys.uuid_bytes(table_id), state.records.cursor()
-    meta = replace(meta_at(state, base, version), table_id=table_id, name=name, digest="")
+    base, version, raw_id = begin.table, begin.version, keys.uuid_bytes(table_id)
+    meta = replace(begin.meta, table_id=table_id, name=name, digest="")
     if not branch:  # a clone of a materialized view is a table of its own
         meta = replace(meta, properties=without_definition(meta.properties))
-    commit = cursor.get(keys.commit_key(base.raw_id, version))
-    if commit is None:
-        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
-    time_us = decode_commit(commit).footprint.time_us
     root = state.home_of(base.raw_id)
-    fork = Fork(raw_id, base.raw_id, version, time_us, meta.schema_version, root, branch)
-    table = TableState(raw_id, meta, version, time_us, fork=fork)
+    fork = Fork(raw_id, base.raw_id, version, begin.time_us, meta.schema_version, root, branch)
+    table = TableState(raw_id, meta, version, begin.time_us, fork=fork)
     source = state.tables.get(keys.uuid_text(root), base)
     table.next_row_id = max(source.next_row_id, base.next_row_id)
     table.last_metadata_version, table.oldest, table.trimmed = version, min(version, base.oldest), None
-    idle = cursor.get(keys.idle_key(base.raw_id, version))
-    if idle is not None:
-        table.idle = Idle(version, keys.decode_version(idle))
+    if begin.idle is not None:
+        table.idle = begin.idle
     state.tables[table_id], state.names[name] = table, table_id
     state.put_fork(fork)
     state.batch.put(keys.name_key(name), raw_id)

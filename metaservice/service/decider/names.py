@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Final, TypeVar
 
-from metaservice.core.table.branches import Branch, branch_of
+from metaservice.core.table.branches import MAIN, Branch, branch_of
 
 Thing = TypeVar("Thing")
+ENDS_MIN: Final = 1_000
 
 
 class AnyCase(dict[str, Thing]):
@@ -90,11 +93,37 @@ class TableNames(GroupedNames[str]):
 
 
 class BranchNames(GroupedNames[Branch]):
-    """Branches by name, and those that have left another branch."""
+    """Branches by name, those that have left another branch or the lake, and those whose time is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends: list[tuple[int, str]] = []  # a heap; a branch that was extended or has ended is in it, too
+
+    def __setitem__(self, name: str, branch: Branch) -> None:
+        super().__setitem__(name, branch)
+        if branch.expire_us:
+            heappush(self._ends, (branch.expire_us, name))
+        if len(self._ends) > 2 * len(self) + ENDS_MIN:
+            self._ends = [(each.expire_us, each.name) for each in self.values() if each.expire_us]
+            heapify(self._ends)
 
     def group_of(self, name: str, thing: Branch) -> str:  # noqa: ARG002 - the branch says it
-        return thing.parent
+        return thing.parent or MAIN
 
     def children(self, branch: str) -> list[str]:
-        """The branches that have left a branch, the oldest first."""
-        return self.names_in(branch)
+        """The branches that have left a branch, the oldest first; empty: the lake."""
+        return self.names_in(branch or MAIN)
+
+    def first_over(self, now_us: int, may_end: Callable[[Branch], bool]) -> Branch | None:
+        """The first branch whose time is over and that may end."""
+        waiting: list[tuple[int, str]] = []
+        ending = None
+        while ending is None and self._ends and self._ends[0][0] <= now_us:
+            end = heappop(self._ends)
+            branch = self.get(end[1])
+            if branch is not None and branch.expire_us == end[0]:
+                waiting.append(end)
+                ending = branch if may_end(branch) else None
+        for end in waiting:
+            heappush(self._ends, end)
+        return ending
