@@ -110,6 +110,11 @@ BUGS: Final = (
         (("return self._reads.may_touch(partition)", "return False"),),
     ),
     Bug(
+        "many winners are passed at once although one touched another partition than the one before it",
+        CORE + "commit/winner_blocks.py",
+        (("plain = (operation, winner.blind, winner.shared, winner.partitions)", "plain = (operation, winner.blind)"),),
+    ),
+    Bug(
         "many appends are passed at once although a later winner read them",
         CORE + "commit/winner_blocks.py",
         (
