@@ -67,7 +67,12 @@ def test_a_group_whose_row_does_not_tell_enough_is_open() -> None:
     ends = "SELECT k, count(*) AS n, min(x) AS low, max(x) AS high FROM s.a GROUP BY k"
     assert changed(ends, rows(one, two, (1, 7)), rows(one, (1, 7))).opened == 0  # neither of both ends
     assert changed(ends, rows(one, two), rows(two)).opened == 1
-    assert changed(ends, rows(one, two), rows(two, two, (1, 4), (1, 9))).opened == 1
+    assert changed(ends, rows(one, two), rows((1, 6), (1, 7), (1, 8))).opened == 1  # two smaller values may be left
+    assert changed(ends, rows(one, two), rows(two, two, (1, 4), (1, 9))).opened == 0  # a smaller one came
+    assert changed(ends, rows(one, two), rows(one, (1, 3))).opened == 1
+    both = "SELECT k, count(*) AS n, min(x) AS low, sum(d) AS s FROM s.a GROUP BY k"
+    priced = [(1, 5, Decimal(price)) for price in (2, 3)]
+    assert changed(both, rows(priced[0], two), rows(priced[1], two)).opened == 0  # an equal one came
     assert changed(ends, rows(one), rows()).opened == 0
     assert changed("SELECT DISTINCT k FROM s.a", rows(one), rows(one, (2, 2))).opened == 0
     assert changed("SELECT DISTINCT k FROM s.a", rows(one, two), rows(one)).opened == 1
@@ -75,6 +80,15 @@ def test_a_group_whose_row_does_not_tell_enough_is_open() -> None:
     assert changed(many, rows(one, two), rows(one, two, two)).opened == 0
     assert changed(many, rows(one), rows(one, two)).opened == 1  # it was not in the view
     assert changed(many, rows(one, two), rows(two)).opened == 0
+
+
+def test_a_float_that_equals_the_smallest_one_may_be_another() -> None:
+    def floats(value: float, x: int) -> pa.Table:
+        return pa.Table.from_pylist([{"k": 1, "f": value, "x": x}, {"k": 1, "f": 1.0, "x": 0}], SCHEMA)
+
+    least = "SELECT k, count(*) AS n, min(f) AS low, sum(x) AS s FROM s.a GROUP BY k"
+    assert changed(least, floats(0.0, 1), floats(-0.0, 2)).opened == 1
+    assert changed(least, floats(0.0, 1), floats(-0.5, 2)).opened == 0
 
 
 def test_casts_that_lose_digits_are_no_totals() -> None:

@@ -9,7 +9,8 @@ tell leaves the group open, and open groups are computed from the sources like t
     a row of a group went, and no count is shown    the group may be gone
     a value that is no NULL went, and neither its   the sum may be NULL now
     count is shown nor is it never NULL
-    the smallest or the largest value went          the next one is not known
+    the smallest or the largest value went, and     the next one is not known
+    none came that is as small or large
     the group is not in the view under HAVING       its old row is not known
 """
 
@@ -203,7 +204,7 @@ def judged_text(groups: Groups, touched: Types, view: Types, no_nulls: Collectio
         f" LEFT JOIN (SELECT *, TRUE AS is_old FROM {quoted(VIEW)}) AS v ON {same}"
     )
     counted = f"SELECT *, {_rows_now(groups, counts)} AS rows_now FROM ({joined})"
-    return f"SELECT *, {_is_open(groups, counts)} AS is_open FROM ({counted})"
+    return f"SELECT *, {_is_open(groups, counts, touched)} AS is_open FROM ({counted})"
 
 
 def open_text(groups: Groups) -> str:
@@ -279,6 +280,11 @@ def _scale(kind: str) -> int | None:
     return 0 if kind in ("HUGEINT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT") else None
 
 
+def _is_exact(kind: str) -> bool:
+    """Whether equal values are the same: 0.0 equals -0.0."""
+    return "FLOAT" not in kind and "DOUBLE" not in kind
+
+
 def _rows_now(groups: Groups, counts: Mapping[str, str]) -> str:
     """How many rows a group has, or 1 for some; NULL if that isn't known."""
     if "" in counts:
@@ -291,7 +297,7 @@ def _rows_now(groups: Groups, counts: Mapping[str, str]) -> str:
     return f"CASE WHEN NOT is_old THEN n WHEN n >= 0 THEN 1{''.join(some)} END"
 
 
-def _is_open(groups: Groups, counts: Mapping[str, str]) -> str:
+def _is_open(groups: Groups, counts: Mapping[str, str], touched: Types) -> str:
     conditions = ["rows_now IS NULL", "rows_now < 0"]
     if groups.is_filtered:
         conditions.append("NOT is_old")
@@ -299,8 +305,10 @@ def _is_open(groups: Groups, counts: Mapping[str, str]) -> str:
         if call.kind == "SUM" and call.argument not in counts:
             conditions.append(f"(rows_now > 0 AND is_old AND c{at} < 0)")
         elif call.kind in ("MIN", "MAX"):
-            old, sign = _old(groups, call), {"MIN": ">", "MAX": "<"}[call.kind]
-            conditions.append(f"(rows_now > 0 AND m{at} IS NOT NULL AND ({old} IS NULL OR NOT m{at} {sign} {old}))")
+            old, (inside, outside) = _old(groups, call), {"MIN": (">", "<"), "MAX": ("<", ">")}[call.kind]
+            went = f"m{at} IS NOT NULL AND ({old} IS NULL OR NOT m{at} {inside} {old})"
+            came = f"p{at} {outside}{'=' if _is_exact(touched[f'p{at}']) else ''} {old}"
+            conditions.append(f"(rows_now > 0 AND {went} AND NOT COALESCE({came}, FALSE))")
     return f"COALESCE({' OR '.join(conditions)}, TRUE)"
 
 

@@ -269,7 +269,13 @@ BUGS: Final = (
     Bug(
         "the smallest value of a group stays after its row went",
         "worker/views/group_totals.py",
-        (("OR NOT m{at} {sign} {old}))", "AND NOT m{at} {sign} {old}))"),),
+        (("OR NOT m{at} {inside} {old})", "AND NOT m{at} {inside} {old})"),),
+        TOTALS,
+    ),
+    Bug(
+        "a value that came takes the place of a smaller one that went",
+        "worker/views/group_totals.py",
+        (("AND NOT COALESCE({came}, FALSE))", "AND p{at} IS NULL)"),),
         TOTALS,
     ),
     Bug(
