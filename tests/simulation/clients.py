@@ -19,6 +19,7 @@ from metaservice.core.table.model import (
     Scope,
 )
 from metaservice.core.table.predicates import Literal
+from metaservice.core.table.schema_changes import Add
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
 from metaservice.store.records.plans import StoredEntry
 from protos.laketx.v1 import common_pb2
@@ -253,6 +254,8 @@ def plan(
     if operation is Operation.ALTER:
         name = world.rng.choice(("write.compression", "user.note", "user.note"))
         change.alteration = Alteration({name: world.rng.choice("abc")})
+        if name == "user.note" and world.rng.random() < 0.5:
+            change.alteration = Alteration(schema_changes=(Add(f"column{world.rng.getrandbits(40)}", "int"),))
         return change
     if operation is Operation.DELETE:
         change.adds = [writer.delete_set(spec, partition) for partition, _ in places]

@@ -145,7 +145,7 @@ class World:
 
     def meta(self, spec: Spec) -> TableMeta:
         name = "keyed" if spec.keyed else "plain"
-        columns = (Column("id", "bigint", False), Column("p", "int", False))
+        columns = (Column("id", "bigint", False, "", 1), Column("p", "int", False, "", 2))
         return TableMeta(
             spec.table_id,
             name,
@@ -160,6 +160,7 @@ class World:
             columns,
             0,
             name,
+            last_column_id=len(columns),
         )
 
     def create(self) -> None:

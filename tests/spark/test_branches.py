@@ -74,6 +74,14 @@ def test_a_table_made_on_a_branch_is_the_lakes_after_the_merge(lake: Lake, sql: 
     assert "shop.made" not in lake.tables()
     branch.merge()
     assert ids(sql, "shop.made") == [(1, 2)]
+    wide = lake.branch("wide")
+    sql.sql("ALTER TABLE branched.shop.`made@wide` ADD COLUMNS (note STRING)")
+    sql.sql("INSERT INTO branched.shop.made.branch_wide VALUES (3, 4, 'branch')")
+    sql.sql("ALTER TABLE branched.shop.made ADD COLUMNS (mark STRING)")
+    sql.sql("INSERT INTO branched.shop.made VALUES (5, 6, 'parent')")
+    wide.merge()
+    rows = sql.sql("SELECT id, mark, note FROM branched.shop.made ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [(1, None, None), (3, None, "branch"), (5, "parent", None)]
 
 
 @contextmanager
