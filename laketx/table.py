@@ -214,7 +214,7 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Ve
 
         `since` and `until` are versions or times. Mode "latest" returns new and changed rows, as they are at the end;
         "changes" also deleted rows and previous images; "log" the same for each commit. The result also has
-        `_change_type`, `_commit_version` and `_commit_time`.
+        `_change_type`, `_commit_version` and `_commit_time`, and `_set_columns` if the table has partial updates.
 
         Raises InputError for a wrong range or mode, GoneError if the range begins before the oldest kept version.
         """

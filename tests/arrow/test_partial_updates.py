@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -22,7 +22,25 @@ NEW = {"a": None, "b": 7, "c": None, "n": 3}
 VALUES: dict[str, Sequence[Any]] = {"a": [1, 2, None], "b": [5, 6, None], "c": ["x", "y", None], "n": [3, 4]}
 KEYS = 10
 Row = dict[str, Any]
-Rows = dict[int, Row]
+Sets = dict[int, frozenset[str] | None]
+
+
+class Rows(dict[int, Row]):
+    """The rows by their keys, and what the last change set of each that it wrote: None is the whole row."""
+
+    def __init__(self, rows: dict[int, Row] | None = None) -> None:
+        super().__init__({key: dict(row) for key, row in (rows or {}).items()})
+        self.sets: Sets = {}
+        self.are_replaced = False
+
+    def put(self, row: Row, names: Collection[str] | None) -> None:
+        self[row["id"]] = row
+        others = frozenset(names or VALUES) - {"id"}
+        self.sets[row["id"]] = None if names is None or len(others) == len(VALUES) else others
+
+    def drop(self, key: int) -> None:
+        if self.pop(key, None) is not None:
+            self.sets[key] = None
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +57,7 @@ def made(lake: Lake, name: str, profile: str = "row_level", *, buckets: int = 1,
 def found(table: Table, version: int | None = None, where: str | None = None) -> Rows:
     rows = table.to_arrow(version=version, where=where).to_pylist()
     assert len({row["id"] for row in rows}) == len(rows), rows
-    return {row["id"]: row for row in rows}
+    return Rows({row["id"]: row for row in rows})
 
 
 # -- histories ---------------------------------------------------------------------------------------------------------
@@ -52,8 +70,8 @@ class History:
         self.lake = lake
         self.table = table
         self.chance = chance
-        self.rows: Rows = {}
-        self.states: dict[int, Rows] = {0: {}}
+        self.rows = Rows()
+        self.states: dict[int, Rows] = {0: Rows()}  # with what each version set
         self.late: list[tuple[Any, Callable[[Rows], None]]] = []
         self.lost = self.passed = 0
 
@@ -85,11 +103,11 @@ class History:
             case "restore":
                 version = self.chance.choice(sorted(self.states))
                 self.table.restore(version=version)
-                self.rows = {key: dict(row) for key, row in self.states[version].items()}
+                self.rows = replaced(self.rows, self.states[version])
             case "overwrite" if self.chance.random() < 0.5:
                 rows = self.some_rows(whole=True)
                 self.table.overwrite(rows)
-                self.rows = {row["id"]: row for row in rows}
+                self.rows = replaced(self.rows, Rows({row["id"]: row for row in rows}))
         self.look()
 
     def look(self) -> None:
@@ -99,7 +117,10 @@ class History:
         assert looked_up == {key: self.rows[key] for key in keys if key in self.rows}
         both = {key: row for key, row in self.rows.items() if row["a"] == 1 and row["b"] == 5}
         assert found(self.table, where="a = 1 AND b = 5") == both  # set by different images, perhaps
-        self.states[self.table.refresh().meta.head_version] = {key: dict(row) for key, row in self.rows.items()}
+        state = self.states.setdefault(self.table.refresh().meta.head_version, Rows(self.rows))
+        state.sets = state.sets or self.rows.sets
+        state.are_replaced |= self.rows.are_replaced
+        self.rows.sets, self.rows.are_replaced = {}, False
 
     def change(self) -> tuple[Callable[[Any], Any], Callable[[Rows], None]]:
         """A change, and what it does to the rows."""
@@ -128,13 +149,13 @@ class History:
                 whole = self.some_rows(whole=True)
                 return (
                     lambda table: table.merge(whole, on="id").when_matched_update().when_not_matched_insert().execute(),
-                    lambda state: state.update({row["id"]: dict(row) for row in whole}),
+                    lambda state: whole_rows(state, whole),
                 )
             case "whole":
                 whole = self.some_rows(whole=True)
                 return (
                     lambda table: table.upsert(whole),
-                    lambda state: state.update({row["id"]: dict(row) for row in whole}),
+                    lambda state: whole_rows(state, whole),
                 )
             case "stream":
                 given = [{"id": row["id"], "a": 1, "op": self.chance.choice("uud"), "at": 1} for row in rows]
@@ -157,24 +178,36 @@ class History:
 
 def upserted(state: Rows, rows: Sequence[Row]) -> None:
     for row in rows:
-        state[row["id"]] = {"id": row["id"], **NEW, **state.get(row["id"], {}), **row}
+        state.put({"id": row["id"], **NEW, **state.get(row["id"], {}), **row}, row)
+
+
+def whole_rows(state: Rows, rows: Sequence[Row]) -> None:
+    for row in rows:
+        state.put(dict(row), None)
+
+
+def replaced(before: Rows, after: Rows) -> Rows:
+    result = Rows(after)
+    result.sets = dict.fromkeys([*before, *after])
+    result.are_replaced = True
+    return result
 
 
 def put(state: Rows, where: Callable[[Row], bool], values: Callable[[Row], Row]) -> None:
-    for key, row in list(state.items()):
+    for row in list(state.values()):
         if where(row):
-            state[key] = {**row, **values(row)}
+            state.put({**row, **values(row)}, values(row))
 
 
 def drop(state: Rows, where: Callable[[Row], bool]) -> None:
     for key in [key for key, row in state.items() if where(row)]:
-        del state[key]
+        state.drop(key)
 
 
 def streamed(state: Rows, given: Sequence[Row]) -> None:
     for one in given:
         if one["op"] == "d":
-            state.pop(one["id"], None)
+            state.drop(one["id"])
         else:
             upserted(state, [{"id": one["id"], "a": one["a"]}])
 
@@ -184,8 +217,8 @@ def plus_one(value: int | None) -> int | None:
 
 
 def told(table: Table, states: dict[int, Rows]) -> Rows:
-    """The rows by the whole history as increments, whose images before and after are whole."""
-    rows: Rows = {}
+    """The rows by the whole history as increments, whose images before and after are whole and say what was set."""
+    rows = Rows()
     by_version: dict[int, list[Row]] = {}
     for one in table.to_arrow(since=0, mode="log").to_pylist():
         by_version.setdefault(one["_commit_version"], []).append(one)
@@ -193,10 +226,32 @@ def told(table: Table, states: dict[int, Rows]) -> Rows:
         before = {one["id"]: bare(one) for one in changes if one["_change_type"] in ("delete", "update_preimage")}
         after = {one["id"]: bare(one) for one in changes if one["_change_type"] in ("insert", "update_postimage")}
         assert {key: rows[key] for key in before} == before
-        rows = {key: row for key, row in rows.items() if key not in before} | after
-        if version in states:
-            assert rows == states[version]
+        rows = Rows({key: row for key, row in rows.items() if key not in before} | after)
+        assert rows == states[version]
+        for one in changes:
+            assert names_set(one) == states[version].sets[one["id"]], one
     return rows
+
+
+def names_set(change: Row) -> frozenset[str] | None:
+    names = change["_set_columns"]
+    return None if names is None else frozenset(names)
+
+
+def check_range(table: Table, states: dict[int, Rows], since: int, until: int) -> None:
+    """The difference of two versions says what all changes in between set, or none where one wrote the row whole.
+
+    It begins after whatever replaced all rows: that may have left a bucket as it was.
+    """
+    since = max([since, *(version for version in states if states[version].are_replaced and version <= until)])
+    united: Sets = {}
+    for version in sorted(states):
+        if since < version <= until:
+            for key, names in states[version].sets.items():
+                before = united.get(key, frozenset())
+                united[key] = None if names is None or before is None else before | names
+    for one in table.to_arrow(since=since, until=until, mode="changes").to_pylist():
+        assert names_set(one) == united[one["id"]], (one, since, until)
 
 
 def bare(row: Row) -> Row:
@@ -213,11 +268,12 @@ def play(lake: Lake, profile: str, seed: int, steps: int) -> History:
         history.step()
     while history.late:
         history.end()
-        assert found(table) == history.rows
+        history.look()
     for version, rows in history.states.items():
         assert found(table, version) == rows
-    history.states[table.refresh().meta.head_version] = history.rows
     assert told(table, history.states) == history.rows
+    for _ in range(5):
+        check_range(table, history.states, *sorted(chance.sample(sorted(history.states), 2)))
     return history
 
 

@@ -146,10 +146,17 @@ def check_reads(history: History, versions: int) -> None:
     since, until = sorted(chance.sample(sorted(history.states), 2))
     assert replayed(table, history.states[since], since, until) == history.states[until]
     net = collected(table.changes(since=since, until=until, mode="changes"))
+    for mode, rows in (("log", collected(table.changes(since=since, until=until, mode="log"))), ("changes", net)):
+        assert sets_in(rows) == sets_in(table.to_arrow(since=since, until=until, mode=mode).to_pylist())
     after = {key_of(row): bare(row) for row in net if row["_change_type"] in ("insert", "update_postimage")}
     before = {key_of(row): bare(row) for row in net if row["_change_type"] in ("delete", "update_preimage")}
     assert {key: history.states[since][key] for key in before} == before
     assert {k: row for k, row in history.states[since].items() if k not in before} | after == history.states[until]
+
+
+def sets_in(changes: list[Row]) -> list[str]:
+    names = ("_commit_version", "day", "id", "_change_type", "_set_columns")
+    return sorted(repr([change[name] for name in names]) for change in changes)
 
 
 def replayed(table: Table, rows: Rows, since: int, until: int) -> Rows:

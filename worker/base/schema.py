@@ -23,10 +23,11 @@ FILE_IDS: Final = {  # their Parquet field ids; the first is Iceberg's for it
 }
 PART: Final = "_part"  # folders of staged files: a partition and bucket each
 ROW_INDEX: Final = "_tmp_metadata_row_index"  # Spark fills a column of this name with each row's place in its file
-CHANGE_TYPE: Final = "_change_type"  # in increments, with the next two
+CHANGE_TYPE: Final = "_change_type"  # in increments, with the next three
 COMMIT_VERSION: Final = "_commit_version"
 COMMIT_TIME: Final = "_commit_time"
-RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART, ROW_INDEX, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME})
+SET_COLUMNS: Final = "_set_columns"  # of tables whose images may set single columns
+RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART, ROW_INDEX, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME, SET_COLUMNS})
 RESERVED_PREFIX: Final = "_laketx_"  # of columns that reads and increments add and drop
 
 

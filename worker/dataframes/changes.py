@@ -7,10 +7,8 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from protos.laketx.v1 import catalog_pb2, read_pb2
-from worker.arrow.changes.commits import check_mode, check_range
-from worker.base.errors import InputError
-from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION
+from protos.laketx.v1 import read_pb2
+from worker.arrow.changes.commits import check_mode, check_own_columns, check_range
 from worker.connection.table_view import TableView
 from worker.connection.versions import Point, version_at, zone_of
 from worker.spark.session import changes_by_catalog, changes_by_jar, is_classic, require_jar
@@ -30,7 +28,7 @@ def read_changes(table: TableView, *, since: Point, until: Point | None = None, 
     end = table.client.resolve_version(table.table_id).version if until is None else version_at(table, until, zone)
     check_range(begin, end)
     then = table.at(end)
-    _check_columns(then.meta)
+    check_own_columns(then.meta)
     table.lake.pins.hold(table.table_id, {begin, end, *_logical_versions(table, begin, end)})
     is_chosen = until is not None
     if is_classic(table.spark):
@@ -47,10 +45,3 @@ def _logical_versions(table: TableView, begin: int, end: int) -> list[int]:
     wanted = read_pb2.VersionFilter(from_version=begin + 1, to_version=end, logical_only=True)
     found = table.client.list_versions(table.table_id, wanted=wanted, page_size=VERSIONS_PER_PAGE)
     return [] if begin == end else [one.version for one in found]
-
-
-def _check_columns(meta: catalog_pb2.Table) -> None:
-    """Refuses reserved column names, which tables from before the reservation may have."""
-    for column in meta.columns:
-        if column.name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME):
-            raise InputError("COLUMN_RESERVED", f"{column.name} is a column of increments themselves: rename it")

@@ -59,7 +59,7 @@ NO_KEY: Final = frozenset({"float", "double"})  # -0.0 and NaN: equal values of 
 RESERVED: Final = frozenset(  # what files, reads and increments of workers have beside the columns
     {
         *("_op", "_row_id", "_file", "_part", "_tmp_metadata_row_index"),
-        *("_change_type", "_commit_version", "_commit_time"),
+        *("_change_type", "_commit_version", "_commit_time", "_set_columns"),
     }
 )
 RESERVED_PREFIX: Final = "_laketx_"

@@ -605,6 +605,12 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_image_folds.py",),
     ),
     Bug(
+        "a range of increments says that columns were set though a commit wrote the whole row",
+        "worker/arrow/changes/change_rows.py",
+        (("is_whole = np.logical_or.reduceat(each.are_whole, first)", "is_whole = np.zeros(len(first), bool)"),),
+        own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "as_a_dict_does"),
+    ),
+    Bug(
         "a minor compaction forgets what its images set",
         "worker/services/compaction/chunks.py",
         (("with_set=with_op and self.folds)", "with_set=False)"),),
@@ -619,7 +625,7 @@ BUGS: Final = (
     Bug(
         "increments of Spark show what an image leaves as it is as NULL",
         f"{CATALOG}changes/BucketReader.java",
-        (("if (fold != null && before != null", "if (fold == null && before != null"),),
+        (("if (set != null && before != null)", "if (set != null && fold == null)"),),
         own_tests=("tests/spark/test_partial_updates.py", "-m", "not long", "-k", "as_arrow_and_a_dict_do"),
     ),
 )

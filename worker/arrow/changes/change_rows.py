@@ -27,6 +27,7 @@ from worker.arrow.changes.commits import (
     Bucket,
     RangeCommit,
     bucket_of,
+    check_own_columns,
     commits_of,
     touched_buckets,
 )
@@ -34,11 +35,10 @@ from worker.arrow.changes.image_chains import chained
 from worker.arrow.expressions.conditions import Predicate, expression
 from worker.arrow.scan.deleted_row_ids import bitmap_of
 from worker.arrow.scan.file_rows import input_file, read_tables
-from worker.arrow.scan.image_folds import whole_images
+from worker.arrow.scan.image_folds import SetColumns, columns_of, united, whole_images
 from worker.arrow.scan.plans import WrittenSchemas, entries_of, row_ids
 from worker.arrow.scan.version_rows import FileToRead, VersionRows, shown_schema
-from worker.base.errors import InputError
-from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, SET, TOMBSTONE
+from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, SET, SET_COLUMNS, TOMBSTONE
 from worker.base.values import partition_key
 from worker.connection.pins import PinnedVersion
 from worker.connection.table_view import TableView
@@ -68,9 +68,14 @@ class Entries:
     after: Numbers
     versions: Numbers
     identities: Numbers
+    sets: pa.ChunkedArray | None = (
+        None  # where images set single columns: those of each, NULL of whole rows and of none
+    )
 
     def where(self, chosen: Any) -> Entries:
-        return Entries(self.before[chosen], self.after[chosen], self.versions[chosen], self.identities[chosen])
+        places = pa.array(np.arange(len(self.before))[chosen])
+        sets = None if self.sets is None else self.sets.take(places)
+        return Entries(self.before[chosen], self.after[chosen], self.versions[chosen], self.identities[chosen], sets)
 
 
 class ChangeRows:
@@ -86,13 +91,14 @@ class ChangeRows:
         self._names = [column.name for column in table.meta.columns]
         self._written = WrittenSchemas(table)
         self._pinned: Sequence[PinnedVersion] = ()
-        for name in self._names:
-            if name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME):
-                raise InputError("COLUMN_RESERVED", f"{name} is a column of increments themselves: rename it")
+        self._is_partial = is_partial(table.meta)
+        check_own_columns(table.meta)
         self.schema = shown_schema(table)
         self.schema = self.schema.append(pa.field(CHANGE_TYPE, pa.string(), False))
         self.schema = self.schema.append(pa.field(COMMIT_VERSION, pa.int64(), False))
         self.schema = self.schema.append(pa.field(COMMIT_TIME, pa.timestamp("us", "UTC"), False))
+        if self._is_partial:
+            self.schema = self.schema.append(pa.field(SET_COLUMNS, pa.list_(pa.string())))
 
     def tables(self, columns: Sequence[str], where: Predicate | None, memory_bytes: float) -> Iterator[pa.Table]:
         del memory_bytes
@@ -138,17 +144,20 @@ class ChangeRows:
         before = np.where(same, _shifted(row, 1, NONE), NONE)
         ended_before = np.where(same, _shifted(end, 1, NONE), NONE)
         before = np.where((ended_before != NONE) & (ended_before < versions), NONE, before)
-        if SET in whole.column_names:
+        bits = whole.column(SET) if self._is_partial else None
+        if bits is not None:
             whole = chained(whole, self._table.meta, order, (before == NONE) | (row == NONE))
         is_last = np.append(~same[1:], True)
         following = np.append(versions[1:], 0)
         is_ended = (row != NONE) & (end != NONE) & (is_last | (end < following))
         nothing = np.full(np.count_nonzero(is_ended), NONE)
+        after = np.concatenate([row, nothing])
         found = Entries(
             np.concatenate([before, row[is_ended]]),
-            np.concatenate([row, nothing]),
+            after,
             np.concatenate([versions, end[is_ended]]),
             np.concatenate([identity, identity[is_ended]]),
+            None if bits is None else bits.take(pa.array(after, mask=after == NONE)),
         )
         return found.where(found.versions > self._begin), whole
 
@@ -186,7 +195,12 @@ class ChangeRows:
         first = np.flatnonzero(~_same_as_before(sorted_.identities))
         last = np.append(first, len(order))[1:] - 1
         changed_at = np.maximum.reduceat(np.where(differs[order], sorted_.versions, NONE), first)
-        found = Entries(sorted_.before[first], sorted_.after[last], changed_at, sorted_.identities[last])
+        sets = None
+        if sorted_.sets is not None and len(first):
+            each = SetColumns(sorted_.sets)
+            is_whole = np.logical_or.reduceat(each.are_whole, first)
+            sets = pa.chunked_array([united(each, np.ones(len(order), bool), first, is_whole)])
+        found = Entries(sorted_.before[first], sorted_.after[last], changed_at, sorted_.identities[last], sets)
         return found.where(self._differs(found, whole))
 
     def _differs(self, entries: Entries, whole: pa.Table) -> Any:
@@ -220,8 +234,20 @@ class ChangeRows:
             pa.array(versions[order], pa.int64()),
             pa.array([times[version] for version in versions[order].tolist()], pa.timestamp("us", "UTC")),
         ]
+        if entries.sets is not None:
+            places = np.concatenate([np.flatnonzero(chosen) for _, _, chosen in kinds])
+            beside.append(self._named(entries.sets.take(pa.array(places[order]))))
         columns = [column.cast(field.type) for column, field in zip(shown.columns, self.schema, strict=False)]
         return pa.table([*columns, *beside], schema=self.schema)
+
+    def _named(self, sets: pa.ChunkedArray) -> pa.Array:
+        """The names that set columns have at the end of the range; dropped ones are left out."""
+        encoded = sets.combine_chunks().dictionary_encode()
+        names = [
+            [column.name for column in self._table.meta.columns if column.column_id in columns_of(bits)]
+            for bits in encoded.dictionary.to_pylist()
+        ]
+        return pa.array(names, pa.list_(pa.string())).take(encoded.indices)
 
 
 class _EventReader:

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from protos.laketx.v1 import common_pb2, read_pb2
+from metaservice.client import is_partial
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.arrow.scan.inlined_rows import fetch_rows
 from worker.base.errors import InputError
+from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, SET_COLUMNS
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
 
@@ -81,3 +83,11 @@ def check_mode(mode: str) -> None:
 def check_range(begin: int, end: int) -> None:
     if begin > end:
         raise InputError("RANGE_INVALID", f"the range ends at {end}, before it begins at {begin}")
+
+
+def check_own_columns(meta: catalog_pb2.Table) -> None:
+    """Refuses columns with the names of those of increments, which tables from before their reservation may have."""
+    own = {CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME, *([SET_COLUMNS] if is_partial(meta) else [])}
+    for column in meta.columns:
+        if column.name.lower() in own:
+            raise InputError("COLUMN_RESERVED", f"{column.name} is a column of increments themselves: rename it")

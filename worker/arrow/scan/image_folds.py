@@ -111,7 +111,7 @@ def folded(images: pa.Table, meta: catalog_pb2.Table, places: Sequence[str], ver
         if field.name == OP:
             return pa.array(np.where(is_gone, TOMBSTONE, UPSERT).astype(np.int8))
         if field.name == SET:
-            return _united(sets, counts, begins, is_whole)
+            return united(sets, counts, begins, is_whole)
         return images.column(field.name).take(pa.array(last_set(field.name)))
 
     return pa.table([column(field) for field in images.schema], schema=images.schema)
@@ -127,7 +127,7 @@ def _numbered(rows: pa.Table, places: Sequence[str]) -> Numbers:
     return numbers
 
 
-def _united(sets: SetColumns, counts: Flags, begins: Numbers, is_whole: Flags) -> Any:
+def united(sets: SetColumns, counts: Flags, begins: Numbers, is_whole: Flags) -> Any:
     """The bits of what the images of each place set, NULL where one is whole or was gone before."""
     ids = sets.ids
     width = (max(ids, default=0) >> 3) + 1

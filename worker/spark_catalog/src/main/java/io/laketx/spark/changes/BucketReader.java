@@ -71,12 +71,13 @@ final class BucketReader implements PartitionReader<InternalRow> {
   }
 
   /** A row that is given. */
-  private record Change(UTF8String type, UnsafeRow row, long version, long timeUs) {}
+  private record Change(UTF8String type, UnsafeRow row, Step by, byte[] set) {}
 
-  /** What a row was before the first commit that wrote it, and the last one that changed it, if any did. */
+  /** What a row was before the first commit that wrote it, the last one that changed it, if any did, and what they set. */
   private static final class Net {
     final UnsafeRow first;
     Step last;
+    byte[] set = {}; // null: one of them wrote the whole row, or removed it
 
     Net(UnsafeRow first) {
       this.first = first;
@@ -95,8 +96,9 @@ final class BucketReader implements PartitionReader<InternalRow> {
       Object value =
           switch (from) {
             case ChangesPartition.OfBucket.TYPE -> change.type;
-            case ChangesPartition.OfBucket.VERSION -> change.version;
-            case ChangesPartition.OfBucket.TIME -> change.timeUs;
+            case ChangesPartition.OfBucket.VERSION -> change.by.version();
+            case ChangesPartition.OfBucket.TIME -> change.by.timeUs();
+            case ChangesPartition.OfBucket.SET -> change.set == null ? null : fold.namesIn(change.set);
             default -> change.row.isNullAt(from) ? null : change.row.get(from, columns.apply(from).dataType());
           };
       given.update(at, value);
@@ -147,15 +149,14 @@ final class BucketReader implements PartitionReader<InternalRow> {
       boolean isGone = isKeyed && !row.isNullAt(beside) && row.getInt(beside) == RowOp.ROW_OP_TOMBSTONE_VALUE;
       UnsafeRow image = isGone ? null : toValues.apply(row).copy();
       if (after != null) {
-        compare(key, current.remove(key), image);
+        compare(key, current.remove(key), image, null);
         after.put(key, image);
         continue;
       }
       UnsafeRow before = current.get(key);
-      if (fold != null && before != null && image != null && !row.isNullAt(beside + 1)) {
-        image = fold.row(before, image, row.getBinary(beside + 1));
-      }
-      compare(key, before, image);
+      byte[] set = fold == null || image == null || row.isNullAt(beside + 1) ? null : row.getBinary(beside + 1);
+      if (set != null && before != null) image = fold.row(before, image, set);
+      compare(key, before, image, set);
       if (images != null) images.add(key);
       if (image == null) current.remove(key);
       else if (keeps(key)) current.put(key, image);
@@ -164,22 +165,24 @@ final class BucketReader implements PartitionReader<InternalRow> {
 
   private void end() {
     if (after != null) {
-      current.forEach((key, row) -> compare(key, row, null));
+      current.forEach((key, row) -> compare(key, row, null, null));
       current = after;
     } else if (images != null) {
       RowIds.read(step.gone()).forEach(id -> {
-        if (!images.contains(id)) compare(id, current.remove(id), null);
+        if (!images.contains(id)) compare(id, current.remove(id), null, null);
       });
     }
   }
 
-  private void compare(Object key, UnsafeRow before, UnsafeRow image) {
+  /** `set`: the bits of the columns that the commit set, null if it wrote the whole row or removed it. */
+  private void compare(Object key, UnsafeRow before, UnsafeRow image, byte[] set) {
     boolean differs = Rows.differ(before, image, columns);
     if (task.mode() == ChangesMode.LOG || !keeps(key)) {
-      if (differs) emit(before, image, step);
-    } else if (differs || (image != null && !image.equals(before))) { // 0.0 and -0.0 are one value, in two images
+      if (differs) emit(before, image, step, set);
+    } else if (fold != null || differs || (image != null && !image.equals(before))) { // 0.0 and -0.0 are one value
       Net net = nets.computeIfAbsent(key, none -> new Net(before));
       if (differs) net.last = step;
+      net.set = set == null || net.set == null ? null : ImageFold.united(net.set, set);
     }
   }
 
@@ -188,20 +191,18 @@ final class BucketReader implements PartitionReader<InternalRow> {
     return isKeyed || task.bucket().isWhole() || wanted.contains((Long) key);
   }
 
-  private void emit(UnsafeRow before, UnsafeRow image, Step by) {
-    if (before != null && task.mode() != ChangesMode.LATEST) add(image == null ? ChangeColumns.DELETE : ChangeColumns.PREIMAGE, before, by);
-    if (image != null) add(before == null ? ChangeColumns.INSERT : ChangeColumns.POSTIMAGE, image, by);
-  }
-
-  private void add(UTF8String type, UnsafeRow row, Step by) {
-    ready.add(new Change(type, row, by.version(), by.timeUs()));
+  private void emit(UnsafeRow before, UnsafeRow image, Step by, byte[] set) {
+    if (before != null && task.mode() != ChangesMode.LATEST) {
+      ready.add(new Change(image == null ? ChangeColumns.DELETE : ChangeColumns.PREIMAGE, before, by, set));
+    }
+    if (image != null) ready.add(new Change(before == null ? ChangeColumns.INSERT : ChangeColumns.POSTIMAGE, image, by, set));
   }
 
   private void finish() {
     nets.forEach(
         (key, net) -> {
           UnsafeRow image = current.get(key);
-          if (Rows.differ(net.first, image, columns)) emit(net.first, image, net.last);
+          if (Rows.differ(net.first, image, columns)) emit(net.first, image, net.last, net.set);
         });
     isDone = true;
   }

@@ -34,5 +34,6 @@ sealed interface ChangesPartition extends InputPartition {
     static final int TYPE = -1;
     static final int VERSION = -2;
     static final int TIME = -3;
+    static final int SET = -4;
   }
 }

@@ -45,7 +45,7 @@ public final class ChangesTable implements org.apache.spark.sql.connector.catalo
     this.name = name;
     this.table = table;
     columns = WireTypes.schemaOf(table.meta().getColumnsList());
-    whole = ChangeColumns.beside(columns, ChangeColumns.TIME);
+    whole = ChangeColumns.beside(table, columns, ChangeColumns.TIME);
   }
 
   /** Up to a version of the table. */

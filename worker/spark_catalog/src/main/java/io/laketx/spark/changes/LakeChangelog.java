@@ -30,7 +30,7 @@ public final class LakeChangelog implements Changelog {
     this.table = table;
     this.context = context;
     columns = WireTypes.schemaOf(table.meta().getColumnsList());
-    whole = ChangeColumns.beside(columns, ChangeColumns.TIMESTAMP);
+    whole = ChangeColumns.beside(table, columns, ChangeColumns.TIMESTAMP);
   }
 
   public static LakeChangelog of(String name, Service service, Table newest, ChangelogContext context) {

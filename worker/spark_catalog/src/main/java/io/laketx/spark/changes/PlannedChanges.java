@@ -222,6 +222,7 @@ final class PlannedChanges {
       case ChangeColumns.TYPE -> ChangesPartition.OfBucket.TYPE;
       case ChangeColumns.VERSION -> ChangesPartition.OfBucket.VERSION;
       case ChangeColumns.TIME, ChangeColumns.TIMESTAMP -> ChangesPartition.OfBucket.TIME;
+      case ChangeColumns.SET -> table.isPartial() ? ChangesPartition.OfBucket.SET : columns.fieldIndex(name);
       default -> columns.fieldIndex(name);
     };
   }

@@ -7,12 +7,15 @@ import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Images that set single columns, folded: what a key has after its images, in the order of their commits.
@@ -24,6 +27,7 @@ public final class ImageFold {
   private static final int NOWHERE = -1; // a column that each image has, and that none sets
 
   private final int[] ids;
+  private final String[] names;
   private final DataType[] types;
   private final UnsafeProjection toRow;
   private final GenericInternalRow parts;
@@ -31,6 +35,7 @@ public final class ImageFold {
   /** `ids`: those of the columns by which images say what they set. */
   public ImageFold(StructType columns, int[] ids) {
     this.ids = ids;
+    names = columns.fieldNames();
     types = Arrays.stream(columns.fields()).map(one -> one.dataType()).toArray(DataType[]::new);
     toRow = UnsafeProjection.create(types);
     parts = new GenericInternalRow(types.length);
@@ -81,12 +86,22 @@ public final class ImageFold {
     return found;
   }
 
+  /** The names of the columns of these bits that the table still has. */
+  public ArrayData namesIn(byte[] bits) {
+    return ArrayData.toArrayData(
+        IntStream.range(0, ids.length)
+            .filter(at -> ids[at] != NOWHERE && isSet(bits, ids[at]))
+            .mapToObj(at -> UTF8String.fromString(names[at]))
+            .toArray());
+  }
+
   /** The lowest bit of the first byte is id 0. */
   private static boolean isSet(byte[] bits, int id) {
     return id >> 3 < bits.length && (bits[id >> 3] >> (id & 7) & 1) == 1;
   }
 
-  private static byte[] united(byte[] some, byte[] others) {
+  /** The bits of what either sets. */
+  public static byte[] united(byte[] some, byte[] others) {
     byte[] found = Arrays.copyOf(some, Math.max(some.length, others.length));
     for (int at = 0; at < others.length; at++) found[at] |= others[at];
     return found;
