@@ -205,8 +205,8 @@ def fixed_values(table: catalog_pb2.Table, text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     kinds = {field.name: field.type for field in arrow_schema(table)}
-    found = {one.column: python_value(one.value) for one in read_partition(table, text).values}
-    return {name: pa.scalar(value, kinds[name]).as_py() for name, value in found.items()}
+    constants = {one.column: python_value(one.value) for one in read_partition(table, text).values}
+    return {name: pa.scalar(value, kinds[name]).as_py() for name, value in constants.items()}
 
 
 def was_applied(table: Table, app: common_pb2.AppVersion) -> bool:

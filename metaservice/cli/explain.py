@@ -13,7 +13,7 @@ from metaservice.cli.failures import Exit, usage_failure
 from metaservice.cli.find import find_transaction, table_name
 from metaservice.cli.kinds import FILE, OPEN_TRANSACTION
 from metaservice.cli.output import Session
-from metaservice.cli.why import show_conflict
+from metaservice.cli.why import show_conflict, show_passed
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 
@@ -49,6 +49,7 @@ def run(session: Session, txn_id: str, changes_file: str | None) -> Exit:
             rebased = f", rebased over {table.rebased_over}" if table.rebased_over else ""
             name = table_name(client, table.table_id)
             session.say(f"would commit to {name} as version {table.version}{rebased}")
+        show_passed(session, answer.committed)
     return Exit.CONFLICT if loses else Exit.DONE
 
 

@@ -17,7 +17,7 @@ from metaservice.cli.txn import outcome_of, with_typed_partition
 from metaservice.cli.values import when, word
 from metaservice.client import ErrorKind, MetaClient, MetaServiceError
 from metaservice.shared.terminal import printable
-from protos.laketx.v1 import common_pb2, read_pb2, transaction_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 
 FRAMED_FROM = 64
 MEANING = {
@@ -51,10 +51,29 @@ def run(session: Session, txn_id: str) -> None:
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
     outcome = outcome_of(transaction, Tables(session.client))
     session.say(f"{transaction.txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
+    show_passed(session, transaction.committed)
     if transaction.adopt_from:
         session.say(f"It took the files of {transaction.adopt_from}, which had lost one: `laketx why` says to whom.")
     if transaction.state in MEANING:
         session.say(MEANING[transaction.state].format(txn=transaction.txn_id))
+
+
+def show_passed(session: Session, committed: common_pb2.Committed) -> None:
+    """A line for each commit that changed the same rows, and that this one passed by its columns."""
+    for outcome in committed.tables:
+        table = table_or_none(session.client, outcome.table_id) if outcome.passed else None
+        for passed in outcome.passed:
+            theirs, own = (_names(table, columns) for columns in (passed.columns, passed.own_columns))
+            session.say(
+                f"It passed version {passed.version} ({passed.txn_id}) of {table.name if table else outcome.table_id}, "
+                f"which changed the same rows: that set {theirs}, this sets {own}."
+            )
+
+
+def _names(table: catalog_pb2.Table | None, columns: Sequence[int]) -> str:
+    """The names of columns, of dropped ones their ids."""
+    names = {column.column_id: column.name for column in table.columns} if table is not None else {}
+    return ", ".join(names.get(number, f"column {number}") for number in columns)
 
 
 def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:

@@ -108,6 +108,7 @@ ROW_RANGES_MAX: Final = 1_024  # of one delete set kept in a file
 ROW_FILES_JUDGED_MAX: Final = 10_000  # of one commit: a larger one is judged by its partitions
 ROW_COMPARISONS_MAX: Final = 2_000_000  # of conditions with files, in one decision; what is left may match
 ROWS_SAMPLED_MAX: Final = 10
+COMMITS_PASSED_MAX: Final = 10  # that changed the same rows, of those that a commit passed by its columns
 WRITTEN_BYTES_KEPT: Final = 64 * 1024 * 1024
 DIGEST_BYTES_MAX: Final = 64
 DIFFERENCE_ENTRIES_MAX: Final = 1_000_000

@@ -8,8 +8,10 @@ import grpc
 import pytest
 from pyroaring import BitMap64
 
+from metaservice.cli import command_line
+from metaservice.client import MetaClient, Transaction
 from metaservice.core import limits
-from protos.laketx.v1 import common_pb2, transaction_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from tests.integration.service import Service, Stubs, data_file, day, reason_of, service
 
 UPDATE = common_pb2.OPERATION_UPDATE
@@ -95,6 +97,45 @@ def test_keys_that_differ_pass_and_a_writer_that_says_none_meets_the_bucket(serv
     assert (lost.rule, list(lost.rows)) == (common_pb2.CONFLICT_RULE_CONCURRENT_ROW_CHANGE, [-8])
     assert stubs.commit(other, change(other, 9)).WhichOneof("outcome") == "committed"
     assert stubs.commit(silent, change(silent)).conflict.rule == common_pb2.CONFLICT_RULE_CONCURRENT_ROW_CHANGE
+
+
+def test_a_commit_names_those_that_it_passed_by_its_columns(
+    served: tuple[Service, Stubs], capfd: pytest.CaptureFixture[str]
+) -> None:
+    address = served[0].address
+    with MetaClient(address) as client:
+        names = [catalog_pb2.Column(name=name, type="bigint") for name in ("id", "a", "b", "c")]
+        wanted = catalog_pb2.Table(name="cells", columns=names, primary_key=["id"], buckets=1, profile="row_level")
+        wanted.properties["merge.engine"] = "partial"
+        table_id = client.create_table(wanted).table_id
+        intent = transaction_pb2.TableIntent(table_id=table_id, operation=UPDATE)
+
+        def change(txn: Transaction, columns: Sequence[int], *keys: int) -> common_pb2.Change:
+            file = common_pb2.DataFile(path=f"{txn.txn_id}/f", rows=len(keys), bytes=1, kind=common_pb2.FILE_KIND_DELTA)
+            file.set_columns[:] = columns
+            return common_pb2.Change(table_id=table_id, files=[file], key_sets=[common_pb2.KeySet(hashes=keys)])
+
+        mine = client.begin([intent])
+        mine.begin()
+        winners = []
+        for columns, keys in (([2, 3], [7]), ([2], [8]), ([3], [6, 7])):
+            winners.append(client.begin([intent]))
+            winners[-1].commit([change(winners[-1], columns, *keys)])
+        passed = [
+            common_pb2.PassedCommit(version=1, txn_id=winners[0].txn_id, columns=[2, 3], own_columns=[4]),
+            common_pb2.PassedCommit(version=3, txn_id=winners[2].txn_id, columns=[3], own_columns=[4]),
+        ]
+        own = change(mine, [4], 7, 9)
+        assert list(client.explain(mine.txn_id, [own]).committed.tables[0].passed) == passed
+        assert list(mine.commit([own]).tables[0].passed) == passed
+        served[0].kill()
+        served[0].start()
+        assert list(client.get_transaction(mine.txn_id).committed.tables[0].passed) == passed
+        command_line.run(("why", mine.txn_id), {"LAKETX_SERVER": address})
+        shown = " ".join(capfd.readouterr().out.split())
+        assert f"passed version 1 ({winners[0].txn_id}) of cells" in shown
+        assert "that set a, b, this sets c" in shown
+        assert winners[1].txn_id not in shown
 
 
 def test_an_append_of_a_transaction_over_two_tables_is_not_blind(tmp_path: Path) -> None:

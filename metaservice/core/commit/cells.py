@@ -12,11 +12,12 @@ every column. Files say what their images set, so this holds for any number of r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
+from metaservice.core import limits
 from metaservice.core.table.meta import TableMeta
-from metaservice.core.table.model import Change, Entry, Read
+from metaservice.core.table.model import Change, Entry, Footprint, PassedCommit, Read
 from metaservice.core.table.rows import Payloads, Place
 
 
@@ -26,6 +27,13 @@ class Cells:
 
     meta: TableMeta
     payloads: Payloads
+    _passed: dict[int, PassedCommit] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> tuple[PassedCommit, ...]:
+        """The newest commits that changed the same rows and set other columns of them."""
+        newest = sorted(self._passed)[-limits.COMMITS_PASSED_MAX :]
+        return tuple(self._passed[version] for version in newest)
 
     def are_apart(self, changed: Iterable[Entry], theirs: Iterable[Entry], place: Place) -> bool:
         """Whether the images that both write to a bucket set different columns, whatever their keys."""
@@ -33,6 +41,28 @@ class Cells:
             return False
         first, second = self._set_in(changed, place), self._set_in(theirs, place)
         return bool(first) and bool(second) and first.isdisjoint(second)
+
+    def note_passed(
+        self,
+        winner: Footprint,
+        place: Place,
+        changed: Iterable[Entry],
+        theirs: Iterable[Entry],
+        keys: tuple[Collection[int] | None, Collection[int] | None],
+    ) -> None:
+        """Notes a winner whose images of a bucket are apart from the change's, if both may be of the same rows.
+
+        `keys`: the hashes of those of both; None: not all are known.
+        """
+        own_keys, their_keys = keys
+        if own_keys is not None and their_keys is not None and frozenset(own_keys).isdisjoint(their_keys):
+            return
+        before = self._passed.get(winner.version)
+        own, set_by_it = self._set_in(changed, place), self._set_in(theirs, place)
+        if before is not None:
+            own, set_by_it = own.union(before.own_columns), set_by_it.union(before.columns)
+        columns, own_columns = tuple(sorted(set_by_it)), tuple(sorted(own))
+        self._passed[winner.version] = PassedCommit(winner.version, winner.txn_id, columns, own_columns)
 
     def leave(self, read: Read, entry: Entry) -> bool:
         """Whether a file's images set none of the columns that a read used."""

@@ -26,6 +26,7 @@ from metaservice.core.table.model import (
     Footprint,
     Live,
     Operation,
+    PassedCommit,
     Removed,
     Rule,
 )
@@ -240,6 +241,11 @@ class Judging:
         self._put_off: deque[Footprint | range] = deque()
         if meta.profile is Profile.ROW_LEVEL:
             self.rows = RowChange(mine.change, mine.meta, mine.snapshots, mine.work)
+
+    @property
+    def passed(self) -> tuple[PassedCommit, ...]:
+        """Commits that changed the same rows, each in other columns than the change."""
+        return () if self.rows is None else self.rows.cells.passed
 
     @property
     def puts_off(self) -> bool:

@@ -312,12 +312,15 @@ def _same_keys(me: RowChange, winner: Footprint) -> Found | None:
     if not theirs.known:
         return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
     for place, entry in {(file.partition, file.bucket): file for file in theirs.files}.items():
-        if place not in me.places or me.cells.are_apart(me.written.files, theirs.files, place):
+        if place not in me.places:
             continue
-        my_keys, keys = me.written.keys.get(place), theirs.keys.get(place)
+        my_keys, keys = me.key_hashes(place), theirs.keys.get(place)
+        if me.cells.are_apart(me.written.files, theirs.files, place):
+            me.cells.note_passed(winner, place, me.written.files, theirs.files, (my_keys, keys))
+            continue
         if my_keys is None or keys is None:
             return Found(Rule.CONCURRENT_ROW_CHANGE, entry.partition, entry.path)
-        both = sorted(set(my_keys).intersection(keys))
+        both = sorted(my_keys.intersection(keys))
         if both:
             return Found(Rule.CONCURRENT_ROW_CHANGE, entry.partition, "", tuple(both[: limits.ROWS_SAMPLED_MAX]))
     return None

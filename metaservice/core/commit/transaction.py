@@ -9,7 +9,7 @@ from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.model import Conflict, Entry, Operation, Principal, Read
+from metaservice.core.table.model import Conflict, Entry, Operation, PassedCommit, Principal, Read
 
 HISTORY_CHANGED: Final = "HISTORY_CHANGED"
 CLAIM_LOST: Final = "TASK_CLAIM_LOST"
@@ -86,6 +86,7 @@ class TableOutcome:
     logical: bool
     rebased_over: int
     already_applied: bool = False
+    passed: tuple[PassedCommit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,6 +332,16 @@ class Conflict:
     columns: tuple[int, ...] = ()  # that the winner set and the loser sets or has read
 
 
+@dataclass(frozen=True, slots=True)
+class PassedCommit:
+    """A commit that changed the same rows, and that a later one passed: each set other columns of them."""
+
+    version: int
+    txn_id: str
+    columns: tuple[int, ...]  # that it set
+    own_columns: tuple[int, ...]  # that the later one set
+
+
 @dataclass(slots=True)
 class TableCommit:
     """The committed form of a change: the next commit of the log and its effect on the snapshot."""
@@ -345,6 +355,7 @@ class TableCommit:
     removed: list[Live]
     meta: TableMeta | None = None
     already_applied: bool = False
+    passed: tuple[PassedCommit, ...] = ()  # the newest COMMITS_PASSED_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, Written
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import Profile, TableMeta
-from metaservice.core.table.model import CommitSummary, Conflict, Live, Principal, Rule, TableCommit
+from metaservice.core.table.model import CommitSummary, Conflict, Live, PassedCommit, Principal, Rule, TableCommit
 from metaservice.rpc.convert.wire_schema import column_messages
 from metaservice.service.decider.views import TableView
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
@@ -113,6 +113,20 @@ def fill_committed(answer: common_pb2.Committed, txn: Txn) -> None:
             table.time_version_us = time_us
         if outcome.rebased_over:
             table.rebased_over = outcome.rebased_over
+        if outcome.passed:
+            table.passed.extend(_passed(outcome.passed))
+
+
+def _passed(commits: Iterable[PassedCommit]) -> list[common_pb2.PassedCommit]:
+    return [
+        common_pb2.PassedCommit(
+            version=passed.version,
+            txn_id=passed.txn_id,
+            columns=passed.columns,
+            own_columns=passed.own_columns,
+        )
+        for passed in commits
+    ]
 
 
 def would_commit(commits: list[TableCommit]) -> common_pb2.Committed:
@@ -125,6 +139,7 @@ def would_commit(commits: list[TableCommit]) -> common_pb2.Committed:
                 time_version_us=commit.time_us if commit.change.logical and not commit.already_applied else None,
                 rebased_over=commit.rebased_over,
                 already_applied=commit.already_applied,
+                passed=_passed(commit.passed),
             )
             for commit in commits
         ],

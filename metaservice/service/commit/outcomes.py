@@ -48,7 +48,9 @@ class Outcomes:
         for commit in commits:
             change = commit.change
             applied = commit.already_applied
-            outcomes.append(TableOutcome(change.table_id, commit.version, change.logical, commit.rebased_over, applied))
+            rebased_over, passed = commit.rebased_over, commit.passed
+            outcome = TableOutcome(change.table_id, commit.version, change.logical, rebased_over, applied, passed)
+            outcomes.append(outcome)
             if not applied:
                 txn.commit_time_us = commit.time_us
         txn.commit_time_us = txn.commit_time_us or max(commit.time_us for commit in commits)

@@ -318,6 +318,8 @@ class Transactions:
                 return decision
             renames = renames or decision.meta is not None
             decision.footprint.shared = len(changes) > 1
+            if judging is not None:
+                decision.passed = judging.passed
             commits.append(decision)
         if renames:
             check_renames(state, commits)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from metaservice.core.commit.transaction import NameOutcome, TableOutcome, Txn, TxnState, TxnTable, Written
-from metaservice.core.table.model import Advice, Conflict, Footprint, Operation, Principal, Rule
+from metaservice.core.table.model import Advice, Conflict, Footprint, Operation, PassedCommit, Principal, Rule
 from protos.laketx.storage.v1 import records_pb2 as pb
 
 
@@ -27,6 +29,13 @@ def encode_txn(txn: Txn) -> bytes:
                 given.rebased_over = outcome.rebased_over
             if outcome.already_applied:
                 given.already_applied = True
+            for passed in outcome.passed:
+                given.passed.add(
+                    version=passed.version,
+                    txn_id=passed.txn_id,
+                    columns=passed.columns,
+                    own_columns=passed.own_columns,
+                )
         for named in txn.names:
             record.names.add(kind=named.kind, name=named.name, change=named.change)
     if won and txn.one_call:
@@ -42,6 +51,13 @@ def encode_txn(txn: Txn) -> bytes:
     if not won and txn.state is not TxnState.OPEN:
         _encode_lost(record, txn)
     return record.SerializeToString()
+
+
+def _passed_from(records: Iterable[pb.PassedCommitRecord]) -> tuple[PassedCommit, ...]:
+    return tuple(
+        PassedCommit(record.version, record.txn_id, tuple(record.columns), tuple(record.own_columns))
+        for record in records
+    )
 
 
 def _encode_lost(record: pb.TransactionRecord, txn: Txn) -> None:
@@ -127,7 +143,8 @@ def decode_txn(raw: bytes) -> Txn:
         commit_digest=record.commit_digest,
         commit_time_us=record.commit_time_us,
         outcomes=tuple(
-            TableOutcome(o.table_id, o.version, o.logical, o.rebased_over, o.already_applied) for o in record.outcomes
+            TableOutcome(o.table_id, o.version, o.logical, o.rebased_over, o.already_applied, _passed_from(o.passed))
+            for o in record.outcomes
         ),
         conflict=_conflict_from(record.conflict) if record.HasField("conflict") else None,
         abort_reason=record.abort_reason,

@@ -1963,6 +1963,7 @@ class TableCommit(_message.Message):
     TIME_VERSION_US_FIELD_NUMBER: _builtins.int
     REBASED_OVER_FIELD_NUMBER: _builtins.int
     ALREADY_APPLIED_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     version: _builtins.int
@@ -1973,6 +1974,13 @@ class TableCommit(_message.Message):
     """Number of other commits that it was rebased over."""
     already_applied: _builtins.bool
     """The table already had the application version: the commit changed nothing."""
+    @_builtins.property
+    def passed(self) -> _containers.RepeatedCompositeFieldContainer[Global___PassedCommit]:
+        """Tables with merge.engine = partial, under row_level: commits since the read version that may have changed the same rows,
+        and that this one passed because each set other columns of them; the newest ten. Those of single-column images of which
+        not every key is known count too.
+        """
+
     def __init__(
         self,
         *,
@@ -1981,16 +1989,55 @@ class TableCommit(_message.Message):
         time_version_us: _builtins.int | None = ...,
         rebased_over: _builtins.int = ...,
         already_applied: _builtins.bool = ...,
+        passed: _abc.Iterable[Global___PassedCommit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "time_version_us", b"time_version_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "already_applied", b"already_applied", "rebased_over", b"rebased_over", "table_id", b"table_id", "time_version_us", b"time_version_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us", "already_applied", b"already_applied", "passed", b"passed", "rebased_over", b"rebased_over", "table_id", b"table_id", "time_version_us", b"time_version_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__time_version_us: _TypeAlias = _typing.Literal["time_version_us"]  # noqa: Y015
     _WhichOneofArgType__time_version_us: _TypeAlias = _typing.Literal["_time_version_us", b"_time_version_us"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__time_version_us) -> _WhichOneofReturnType__time_version_us | None: ...
 
 Global___TableCommit: _TypeAlias = TableCommit  # noqa: Y015
+
+@_typing.final
+class PassedCommit(_message.Message):
+    """A commit that a later one passed: they set different columns of the same rows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    OWN_COLUMNS_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Its ID version."""
+    txn_id: _builtins.str
+    """Its transaction."""
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of the columns that it set."""
+
+    @_builtins.property
+    def own_columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of the columns that the later commit set."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        txn_id: _builtins.str = ...,
+        columns: _abc.Iterable[_builtins.int] | None = ...,
+        own_columns: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "own_columns", b"own_columns", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PassedCommit: _TypeAlias = PassedCommit  # noqa: Y015
 
 @_typing.final
 class Committed(_message.Message):

@@ -783,6 +783,7 @@ class TxnOutcomeRecord(_message.Message):
     LOGICAL_FIELD_NUMBER: _builtins.int
     REBASED_OVER_FIELD_NUMBER: _builtins.int
     ALREADY_APPLIED_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     version: _builtins.int
@@ -793,6 +794,10 @@ class TxnOutcomeRecord(_message.Message):
     """Commits rebased over."""
     already_applied: _builtins.bool
     """The table already had the application version."""
+    @_builtins.property
+    def passed(self) -> _containers.RepeatedCompositeFieldContainer[Global___PassedCommitRecord]:
+        """Commits that changed the same rows, in other columns."""
+
     def __init__(
         self,
         *,
@@ -801,14 +806,53 @@ class TxnOutcomeRecord(_message.Message):
         logical: _builtins.bool = ...,
         rebased_over: _builtins.int = ...,
         already_applied: _builtins.bool = ...,
+        passed: _abc.Iterable[Global___PassedCommitRecord] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_applied", b"already_applied", "logical", b"logical", "rebased_over", b"rebased_over", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_applied", b"already_applied", "logical", b"logical", "passed", b"passed", "rebased_over", b"rebased_over", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TxnOutcomeRecord: _TypeAlias = TxnOutcomeRecord  # noqa: Y015
+
+@_typing.final
+class PassedCommitRecord(_message.Message):
+    """A commit that a later one passed by its columns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    OWN_COLUMNS_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Its version."""
+    txn_id: _builtins.str
+    """Its transaction."""
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of the columns that it set."""
+
+    @_builtins.property
+    def own_columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of those that the later one set."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        txn_id: _builtins.str = ...,
+        columns: _abc.Iterable[_builtins.int] | None = ...,
+        own_columns: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "own_columns", b"own_columns", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PassedCommitRecord: _TypeAlias = PassedCommitRecord  # noqa: Y015
 
 @_typing.final
 class ConflictRecord(_message.Message):
