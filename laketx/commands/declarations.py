@@ -308,11 +308,13 @@ def run_import_delta(session: Session, **options: object) -> object:
 @click.option("--all", "every", is_flag=True, help="Check every kept version, not only the newest and tagged versions.")
 @click.option("--no-footers", is_flag=True, help="Don't open the files: compare presence and size only.")
 @click.option("--quarantine", is_flag=True, help="Move strays below _quarantine in the table's folder.")
+@click.option("--deep", is_flag=True, help="Read all rows: are they those of the metadata, and is no key there twice?")
 def run_fsck(session: Session, **options: object) -> object:
     """Compare a table's metadata with the files on storage; ends with 7 if they differ.
 
     laketx fsck shop.orders
     laketx fsck shop.orders --all --quarantine
+    laketx fsck shop.orders --deep
     Each finding is a word, a path and facts (docs/operations.md). Nothing is deleted. With `-o json` it prints one
     document a line, the last one with the counts.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from worker.services.fsck import Fsck
 from worker.services.purge import Purge, Report
 
 HOLDERS_SHOWN: Final = 20
+SAID_EACH_S: Final = 5.0
 
 
 def run_purge(session: Session, table: str | None, warehouse: str | None, yes: bool, dry_run: bool) -> Exit:
@@ -81,8 +83,24 @@ def summary(report: Report, would: str) -> str:
 
 
 def run_fsck(
-    session: Session, table: str, warehouse: str | None, every: bool, no_footers: bool, quarantine: bool
+    session: Session,
+    table: str,
+    warehouse: str | None,
+    every: bool,
+    no_footers: bool,
+    quarantine: bool,
+    deep: bool,
 ) -> Exit:
+    if deep and no_footers:
+        raise usage_failure("--deep reads the files, --no-footers doesn't open them: leave one of them out")
+    said_s = time.monotonic()
+
+    def progress(fsck: Fsck) -> None:
+        nonlocal said_s
+        if time.monotonic() - said_s >= SAID_EACH_S:
+            said_s = time.monotonic()
+            session.note(f"{fsck.versions} versions, {fsck.files} files, {fsck.rows_read} rows …")
+
     fsck = Fsck(
         session.client,
         warehouse_of(session, warehouse),
@@ -90,6 +108,8 @@ def run_fsck(
         footers=not no_footers,
         all_versions=every,
         quarantine=quarantine,
+        deep=deep,
+        progress=progress,
     )
     found = 0
     with told():
@@ -100,8 +120,11 @@ def run_fsck(
             else:
                 session.say(str(finding))
     if session.as_json:
-        session.show_json_lines([{"files": fsck.files, "findings": found, "quarantined": fsck.quarantined}])
-    session.done(f"checked {fsck.files} files: {found} findings, {fsck.quarantined} quarantined")
+        rows = {"rows": fsck.rows_read} if deep else {}
+        counted = {"files": fsck.files, **rows, "findings": found, "quarantined": fsck.quarantined}
+        session.show_json_lines([counted])
+    rows_read = f" and {fsck.rows_read} rows" if deep else ""
+    session.done(f"checked {fsck.files} files{rows_read}: {found} findings, {fsck.quarantined} quarantined")
     return Exit.CORRUPT if found else Exit.DONE
 
 

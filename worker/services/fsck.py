@@ -8,6 +8,7 @@
     KEY_TWICE           a key that is unique across partitions has several rows
     KEY_INDEX_UNREADABLE a part of the key index is damaged: writers read the files instead
     KEY_INDEX_WRONG     it says other keys of a file than the file has
+    ROWS_UNREADABLE, STATS_WRONG, PLACE_WRONG, COUNT_WRONG  in deep checks: see `row_check.py`
     STRAY               nothing needs the file: no kept snapshot, no open or recently ended transaction
 
 It checks the newest version and tagged versions, or all kept versions. They are pinned meanwhile, so commits and the
@@ -18,7 +19,7 @@ not strays. Memory holds the paths and sizes of the files in storage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -36,7 +37,8 @@ from worker.files import kept_vectors, key_index
 from worker.files.external_paths import check_no_link
 from worker.files.storage import make_folder, pages, storage, walk
 from worker.files.warehouse import check_warehouse
-from worker.services.key_check import index_problems, promised_keys_twice
+from worker.services.key_check import all_keys_twice, index_problems, promised_keys_twice
+from worker.services.row_check import pages_of_problems
 
 QUARANTINE: Final = "_quarantine"
 NOT_OURS: Final = (  # what is not the table's data
@@ -90,7 +92,10 @@ class Fsck:
         footers: bool = True,
         all_versions: bool = False,
         quarantine: bool = False,
+        deep: bool = False,
+        progress: Callable[[Fsck], None] = lambda _: None,
     ) -> None:
+        """`deep`: reads all rows. `progress` is called now and then."""
         self._client = client
         self._table = table
         self._warehouse = warehouse
@@ -101,8 +106,10 @@ class Fsck:
         self._footers = footers
         self._all_versions = all_versions
         self._quarantine = quarantine
+        self._deep = deep
+        self._progress = progress
         self._pins: list[str] = []
-        self.files = 0
+        self.files = self.versions = self.rows_read = 0
         self.quarantined = 0
 
     def run(self) -> Iterator[Finding]:
@@ -112,6 +119,7 @@ class Fsck:
             versions = self._hold_versions()
             there = self._list()
             named: set[str] = set()
+            read: set[str] = set()
             with ThreadPoolExecutor(THREADS, thread_name_prefix="laketx-fsck") as pool:
                 broken = False
                 for version in versions:
@@ -119,17 +127,26 @@ class Fsck:
                         for findings in pool.map(lambda one: self._compare(one, there), page):
                             broken = broken or bool(findings)
                             yield from findings
+                        self._progress(self)
                     if not broken:  # else its rows can't be read
+                        for finding in self._rows(version, read) if self._deep else ():
+                            broken = broken or finding.word == "ROWS_UNREADABLE"
+                            yield finding
+                    if not broken:
                         yield from self._keys(version)
                         yield from self._key_index(version) if version == versions[0] else ()
-                    for pin_id in self._pins:
-                        self._client.renew_pin(pin_id)
+                    self.versions += 1
+                    self._renew()
             if not self._table.folder_id:  # the folder of a fork is another table's
                 yield from self._strays(sorted(there.keys() - named), there)
             yield from self._vectors() if self._footers else ()
         finally:
             for pin_id in self._pins:
                 self._client.unpin(pin_id)
+
+    def _renew(self) -> None:
+        for pin_id in self._pins:
+            self._client.renew_pin(pin_id)
 
     def _hold_versions(self) -> list[int]:
         """Pins the versions to check, the newest first."""
@@ -177,10 +194,22 @@ class Fsck:
             return [Finding("ROWS_WRONG", one.path, {"registered": one.rows, "found": rows})]
         return []
 
+    def _rows(self, version: int, read: set[str]) -> Iterator[Finding]:
+        """Of the files that no earlier version had, inlined ones too."""
+        for page in pages_of_problems(self._client, self._warehouse, self._table, version, read):
+            for file, problems in page:
+                self.rows_read += file.rows
+                yield from (Finding(word, file.path, facts) for word, facts in problems)
+            self._renew()
+            self._progress(self)
+
     def _keys(self, version: int) -> Iterator[Finding]:
-        if not self._footers or not key_spans_partitions(self._table):
+        if self._deep:
+            twice = all_keys_twice(self._client, self._warehouse, self._table, version)
+        elif self._footers and key_spans_partitions(self._table):
+            twice = promised_keys_twice(self._client, self._warehouse, self._table, version)
+        else:
             return
-        twice = promised_keys_twice(self._client, self._warehouse, self._table, version)
         for one in islice(twice, KEYS_SHOWN):
             yield Finding("KEY_TWICE", one.key, {"version": version, "rows": len(one.partitions)})
 

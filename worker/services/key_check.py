@@ -42,10 +42,25 @@ def promised_keys_twice(client: MetaClient, warehouse: str, table: catalog_pb2.T
         yield from keys_twice(then, entries_of(then, version), range(then.meta.buckets))
 
 
-def keys_twice(then: TableView, entries: Iterable[common_pb2.LiveEntry], buckets: Iterable[int]) -> Iterator[Twice]:
+def all_keys_twice(client: MetaClient, warehouse: str, table: catalog_pb2.Table, version: int) -> Iterator[Twice]:
+    """The same of any table with a key: of one unique within a partition, the keys that have several rows in one."""
+    then = TableView(Connection(client, warehouse, None), table).at(version)
+    if then.meta.primary_key:
+        is_promised = key_spans_partitions(then.meta) and key_scope(then.meta) == "table"
+        entries, buckets = entries_of(then, version), range(then.meta.buckets)
+        yield from keys_twice(then, entries, buckets, by_partition=not is_promised)
+
+
+def keys_twice(
+    then: TableView,
+    entries: Iterable[common_pb2.LiveEntry],
+    buckets: Iterable[int],
+    *,
+    by_partition: bool = False,
+) -> Iterator[Twice]:
     """The keys of these bucket numbers that have several rows in the entries of a version, whose definition it has.
 
-    The keys of one bucket number are in memory.
+    The keys of one bucket number are in memory. `by_partition`: several rows in one partition.
     """
     meta, of_bucket = then.meta, defaultdict(list)
     for entry in entries:
@@ -59,7 +74,7 @@ def keys_twice(then: TableView, entries: Iterable[common_pb2.LiveEntry], buckets
         rows = pa.concat_tables([empty, *(part.select(names).cast(empty.schema) for part in parts)])
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
-        twice = frame.filter(frame.select(keys).is_duplicated()).sort(names)
+        twice = frame.filter(frame.select(names if by_partition else keys).is_duplicated()).sort(names)
         for key, found in twice.group_by(keys, maintain_order=True):
             yield Twice(_shown(keys, key), tuple(_shown(places, row) for row in found.select(places).iter_rows()))
 
