@@ -8,7 +8,8 @@ goes on after the last bucket number. It waits at one with a key in two partitio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from metaservice.client import StaleError, keys_checked
@@ -37,7 +38,7 @@ class KeyScopeChecker(Keeper):
         stored_each_s: float = STORED_EACH_S,
     ) -> None:
         super().__init__(lake, idle_s=idle_s, now_s=now_s)
-        self._stored_each_s = stored_each_s
+        self.now_s, self.stored_each_s = now_s, stored_each_s
 
     def wants(self, meta: catalog_pb2.Table) -> bool:
         return keys_checked(meta) is not None
@@ -47,31 +48,19 @@ class KeyScopeChecker(Keeper):
         checked = keys_checked(then.meta)
         if checked is None:
             return 0
-        check, begin = checked
-        done = stored = begin
-        stored_s = self._now_s()
         entries = [common_pb2.LiveEntry(file=one.file, data_version=one.data_version) for one in files]
-        for bucket in range(begin, then.meta.buckets):
-            if self.is_stopping or next(keys_twice(then, entries, [bucket]), None) is not None:
-                break
-            done = bucket + 1
-            if self._now_s() - stored_s >= self._stored_each_s:
-                if not _store(then, check, stored, done):
-                    return done - begin
-                stored, stored_s = done, self._now_s()
-        if done > stored:
-            _store(then, check, stored, done)
-        return done - begin
+        look = _Look(self, then, checked, entries)
+        next(look.keys_in_the_way(), None)
+        return look.done - checked[1]
 
     def check(self, table: TableView) -> Iterator[Twice]:
         """Checks one table now, and returns the keys that stand in the way of the promise."""
-        self._keep_newest(table)
         pinned = self._lake.pins.own(table.table_id)
         try:
             then = table.at(pinned.version)
             checked = keys_checked(then.meta)
             if checked is not None:
-                yield from keys_twice(then, entries_of(then, pinned.version), range(checked[1], then.meta.buckets))
+                yield from _Look(self, then, checked, entries_of(then, pinned.version)).keys_in_the_way()
         finally:
             pinned.release()
 
@@ -79,10 +68,50 @@ class KeyScopeChecker(Keeper):
         """The tables say themselves how far their check is."""
 
 
-def _store(then: TableView, check: int, stored: int, done: int) -> bool:
-    """Whether the check goes on: it is the newest one, and nobody is further."""
-    try:
-        then.client.advance_key_check(then.table_id, check, stored, done, version=then.meta.head_version)
-    except StaleError:
-        return False
-    return True
+class _Look:
+    """One look at the bucket numbers of a table that are not done, at one version."""
+
+    def __init__(
+        self,
+        checker: KeyScopeChecker,
+        then: TableView,
+        checked: tuple[int, int],
+        entries: Iterable[common_pb2.LiveEntry],
+    ) -> None:
+        self._checker, self._then = checker, then
+        self._check, self.done = checked
+        self._stored, self._stored_s = self.done, checker.now_s()
+        self._entries = defaultdict[int, list[common_pb2.LiveEntry]](list)
+        for entry in entries:
+            if entry.HasField("file"):
+                self._entries[entry.file.bucket].append(entry)
+
+    def keys_in_the_way(self) -> Iterator[Twice]:
+        """Keys that stand in two partitions. Before the first of them it stores how many bucket numbers are done."""
+        is_clean = True
+        for bucket in range(self.done, self._then.meta.buckets):
+            if self._checker.is_stopping:
+                break
+            for twice in keys_twice(self._then, self._entries.pop(bucket, []), [bucket]):
+                if is_clean:
+                    self._store()
+                is_clean = False
+                yield twice
+            if is_clean:
+                self.done = bucket + 1
+                if self._checker.now_s() - self._stored_s >= self._checker.stored_each_s and not self._store():
+                    return
+        if is_clean:
+            self._store()
+
+    def _store(self) -> bool:
+        """Whether the check goes on: it is the newest one, and nobody is further."""
+        begin, self._stored, self._stored_s = self._stored, self.done, self._checker.now_s()
+        if begin == self.done:
+            return True
+        then = self._then
+        try:
+            then.client.advance_key_check(then.table_id, self._check, begin, self.done, version=then.meta.head_version)
+        except StaleError:
+            return False
+        return True
