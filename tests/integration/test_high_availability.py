@@ -38,6 +38,7 @@ from tests.integration.high_availability import (
     list_committed,
     pair,
 )
+from tests.integration.periodic_runs import run_twice
 from tests.integration.service import TIMEOUT_S, Stubs, append_request
 from tests.integration.take_over_rounds import CUT, KILL, LOSSY, MIX, deal, play_everywhere
 
@@ -69,6 +70,8 @@ def test_two_hundred_rounds(tmp_path: Path, seed: int) -> None:
 def test_a_leader_that_stood_still_answers_nothing(both: Pair) -> None:
     """Calls that came while it stood still are there when it goes on."""
     table_id, leader = create_table(both), both.leader()
+    with MetaClient(leader.address) as client:
+        check_runs = run_twice(client)
     leader.send(signal.SIGSTOP)
     read = read_pb2.ResolveVersionRequest(table_id=table_id)
     stubs = [Stubs(leader.address) for _ in range(8)]
@@ -85,6 +88,8 @@ def test_a_leader_that_stood_still_answers_nothing(both: Pair) -> None:
     for each in stubs:
         each.channel.close()
     assert list_committed(both.other(leader).address, table_id) == {}
+    with MetaClient(both.other(leader).address) as client:
+        check_runs(client)
 
 
 def test_a_standby_says_who_leads(both: Pair) -> None:
