@@ -12,6 +12,12 @@ from laketx.table import Table
 from protos.laketx.v1 import common_pb2
 
 PROFILES = ("maxcompute", "row_level", "delta_serializable", "delta_write_serializable")
+QUICK = (("maxcompute", "refresh"), ("row_level", "merge"))
+EACH = [
+    pytest.param(profile, back, marks=() if (profile, back) in QUICK else pytest.mark.long)
+    for profile in PROFILES
+    for back in ("merge", "refresh")
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +44,7 @@ def reasons(lake: Lake, branch: str) -> list[tuple[str, str]]:
     return [(one.name, one.reason) for one in caught.value.tables]
 
 
-@pytest.mark.parametrize("back", ["merge", "refresh"])
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(("profile", "back"), EACH)
 def test_rows_written_under_columns_of_both_sides_read_right(lake: Lake, profile: Any, back: str) -> None:
     key = {"primary_key": ["id"], "buckets": 1} if back == "merge" else {}
     name = f"{profile}_{back}.t"
