@@ -270,6 +270,10 @@ bench-s3: $(VENV)/.ready-bench ## measure small reads and writes on S3 that is 3
 bench-s3-spark: $(VENV)/.ready-bench ## measure small reads and writes by Spark on S3 that is 30 ms away, beside Delta on Spark; JSON and SCALE as above
 	@$(PY) -m benchmarks.s3_spark $(ARGS)
 
+.PHONY: bench-growth
+bench-growth: $(VENV)/.ready-bench ## measure how costs grow with files, partitions, versions, columns, tables, tags …; JSON and SCALE as above
+	@$(PY) -m benchmarks.growth $(ARGS)
+
 .PHONY: bench-sizing
 bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory, disk, start; ARGS="files lake bucket" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.sizing $(ARGS)

@@ -78,11 +78,22 @@ class Result:
 class Benchmark:
     """Collects results; `finish` shows and saves them."""
 
-    def __init__(self, name: str, title: str, packages: Sequence[str] = ()) -> None:
-        """`name` names the plot; `packages` are distributions whose versions belong to the machine's description."""
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        packages: Sequence[str] = (),
+        *,
+        draw: Callable[[Path, str, str], None] | None = None,
+    ) -> None:
+        """`name` names the plot; `packages` are distributions whose versions belong to the machine's description.
+
+        `draw` draws another plot than bars: to a path, with a title and a line about the machine.
+        """
         self.name = name
         self.title = title
         self.results: list[Result] = []
+        self._draw = draw or self._draw_bars
         self._machine = describe_machine(packages)
         self._log = Console(stderr=True)
 
@@ -140,12 +151,15 @@ class Benchmark:
         """Print the table, save the plot, write the JSON that was asked for; whether every target holds."""
         Console(width=None if sys.stdout.isatty() else 150).print(self._table())
         path = RESULTS / f"{self.name}.png"
-        plot.save(path, self.title, _machine_line(self._machine), [self._rows(unit) for unit in self._units()])
+        self._draw(path, self.title, _machine_line(self._machine))
         print(f"plot: {path.relative_to(ROOT)}")
         if target := os.environ.get("JSON"):
             Path(target).write_text(json.dumps(self.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             print(f"list: {target}")
         return all(result.holds is not False for result in self.results)
+
+    def _draw_bars(self, path: Path, title: str, machine: str) -> None:
+        plot.save(path, title, machine, [self._rows(unit) for unit in self._units()])
 
     def as_json(self) -> list[dict[str, object]]:
         """The list that programs read. `runs` has every run's figure; `target` is the least or the most."""

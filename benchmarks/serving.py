@@ -38,6 +38,12 @@ def server(folder: Path, *flags: str) -> Iterator[Served]:
             running.wait(60)
 
 
+def processor_seconds(service: Served) -> float:
+    """What the service's threads have used of the processors until now."""
+    tasks = Path(f"/proc/{service.pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
+
+
 def memory(service: Served, kind: str = "VmRSS") -> float:
     """MiB of the service's process: now, or at most until now."""
     text = Path(f"/proc/{service.pid}/status").read_text(encoding="utf-8")

@@ -284,6 +284,30 @@ def test_a_large_commit_comes_in_parts(world: tuple[Service, Stubs, MetaClient])
     assert len(list(client.plan_scan(table_id))) > 1
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_many_files_are_pruned_in_blocks_as_one_by_one(world: tuple[Service, Stubs, MetaClient], keyed: bool) -> None:
+    """A plan that explains itself tests each file, and so does the first plan of a version."""
+    _, stubs, client = world
+    table_id = stubs.create(f"blocks_{keyed}", keyed=keyed, profile="maxcompute")
+    random.seed(5)
+    for step in range(4):
+        txn_id = new_uuid7()
+        files = []
+        for number in range(700 if step == 0 else 20):
+            low = random.randrange(5_000)
+            file = common_pb2.DataFile(path=f"{txn_id}/{number}", rows=10, bytes=100, partition=day("1"))
+            file.kind = common_pb2.FILE_KIND_DELTA if keyed else common_pb2.FILE_KIND_UNSPECIFIED
+            if random.random() < 0.9:
+                file.stats.add(column_id=1, min=common_pb2.Value(integer=low), max=common_pb2.Value(integer=low + 9))
+            files.append(file)
+        client.append(table_id, files, txn_id=txn_id)
+        points = [all_of(compare("id", "=", random.randrange(5_000))) for _ in range(5)]
+        for point in [compare("id", "<", 0), *points, compare("id", ">", 4_500)]:
+            by_each = planned(client, table_id, predicate=point, explain=True)
+            assert planned(client, table_id, predicate=point) == by_each
+    assert len(planned(client, table_id, predicate=compare("id", "=", 7))) < 760 / 4
+
+
 def test_an_explanation_counts_what_was_left_out(world: tuple[Service, Stubs, MetaClient]) -> None:
     _, stubs, client = world
     history = History(stubs, keyed=False, seed=99)

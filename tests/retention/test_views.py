@@ -13,8 +13,8 @@ from metaservice.core.table.schema_changes import Add, Rename
 from metaservice.rpc.convert import plans
 from metaservice.service.commit.requests import Begin, CommitRequest, Intent
 from metaservice.service.read.planning import Planning
-from metaservice.service.read.scan import Wanted
 from metaservice.service.read.scan_counts import ScanCounts
+from metaservice.service.read.scan_request import Wanted
 from protos.laketx.v1 import common_pb2, read_pb2
 from tests.retention.rig import HOUR_MS, WHO, Rig
 

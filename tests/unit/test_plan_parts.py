@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from metaservice.core.table.model import Idle
 from metaservice.core.varint import varint
-from metaservice.service.read.plan_caches import Seen, SeenPartition, StatsMemory
+from metaservice.service.read.file_blocks import Seen
+from metaservice.service.read.plan_caches import SeenPartition, StatsMemory
 from metaservice.store import keys
 from protos.laketx.v1 import common_pb2
 

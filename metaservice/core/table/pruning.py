@@ -65,6 +65,19 @@ def bounds(low: SqlValue, high: SqlValue, nulls: int | None, rows: int) -> Bound
     return (low, high, nulls is None or nulls > 0, has_values)
 
 
+def joined(rows: Sequence[Row]) -> Row:
+    """The bounds of all files together: a test that these fail, each of the files fails."""
+    return tuple(map(_joined, zip(*rows, strict=True)))
+
+
+def _joined(parts: Sequence[Bounds]) -> Bounds:
+    with_values = [part for part in parts if part[3]]
+    lows, highs = [part[0] for part in with_values], [part[1] for part in with_values]
+    low = None if not lows or any(value is None for value in lows) else min(lows)
+    high = None if not highs or any(value is None for value in highs) else max(highs)
+    return (low, high, any(part[2] for part in parts), bool(with_values))
+
+
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     if isinstance(predicate, AllOf):
         return tuple(part for operand in predicate.operands for part in conjuncts(operand))

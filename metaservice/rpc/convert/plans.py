@@ -27,7 +27,8 @@ from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import Increment
 from metaservice.service.read.planning import Planning
 from metaservice.service.read.reads import Reads
-from metaservice.service.read.scan import Explanation, Scan, Wanted
+from metaservice.service.read.scan import Scan
+from metaservice.service.read.scan_request import Explanation, Wanted
 from protos.laketx.v1 import common_pb2, read_pb2
 
 CONTENT: Final = b"\x8a\x01"  # the tag of DataFile.content

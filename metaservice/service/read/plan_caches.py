@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final, NamedTuple
 
 from cachetools import LRUCache
 
 from metaservice.core import limits
-from metaservice.core.table.pruning import Row
-
-
-class Seen(NamedTuple):
-    """A stored entry and its statistics."""
-
-    raw: bytes
-    data_version: int
-    is_delete_set: bool
-    row: Row
-
+from metaservice.service.read.file_blocks import Blocks, Entries, blocks_of
 
 Part = tuple[bytes, str, Hashable]  # table, partition, what was read of the statistics
 
 
-class SeenPartition(NamedTuple):
-    """The entries of a partition at a version, by bucket and path. Immutable: threads share it."""
+@dataclass(slots=True)
+class SeenPartition:
+    """The entries of a partition at a version, by bucket and path. Threads share it: the entries stay as they are."""
 
     version: int
-    entries: Mapping[tuple[int, str], Seen]
+    entries: Entries
+    blocks: Blocks | None = field(default=None, compare=False)
+
+    def make_blocks(self) -> None:
+        """Puts the files into blocks: a partition that is planned again is planned often."""
+        if self.blocks is None:
+            self.blocks = blocks_of(self.entries)
 
 
 class StatsMemory:

@@ -12,8 +12,9 @@ from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import Increment, difference, log, logical_before
 from metaservice.service.read.plan_caches import AnswerMemory, StatsMemory
 from metaservice.service.read.reads import Reads, Resolved
-from metaservice.service.read.scan import Scan, Wanted
+from metaservice.service.read.scan import Scan
 from metaservice.service.read.scan_counts import ScanCounts
+from metaservice.service.read.scan_request import Wanted
 from metaservice.store.port import StoreCursor
 
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from metaservice.core import limits
 from metaservice.core.errors import BrokenInvariantError, ErrorKind, MetaError
 from metaservice.core.table.predicates import TRUE, Predicate, truth
-from metaservice.core.table.pruning import NO_PRUNING, Pruning, Row, Test, choose, conjuncts, exactly, leading_values
+from metaservice.core.table.pruning import Pruning, Row, Test, choose, conjuncts, exactly, leading_values
 from metaservice.service.decider.views import TableView
+from metaservice.service.read.file_blocks import Blocks, Key, Seen
 from metaservice.service.read.increments import added_by
-from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Part, Seen, SeenPartition, StatsMemory
+from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Part, SeenPartition, StatsMemory
+from metaservice.service.read.scan_request import Explanation, Wanted
 from metaservice.store import keys
 from metaservice.store.forks import live_entries
 from metaservice.store.port import StoreCursor, prefix_end
@@ -30,51 +30,6 @@ COMMITS_FOLLOWED_MAX = 100
 ANSWERS_FOLLOWED_MAX = 1_000  # commits, and entries: about as fast as reading as many anew
 NARROW_PARTITIONS_MAX = 100
 NARROW_FILES_MAX = 10_000
-
-
-class ReadBounds(Protocol):
-    """Reads the bounds of some columns from a file's payload."""
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for readers that read the same."""
-
-    def read(self, payload: bytes) -> Row: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A request for a plan."""
-
-    version: int
-    on_partitions: Predicate = TRUE
-    named: frozenset[str] | None = None
-    pruning: Pruning = NO_PRUNING
-    bounds: ReadBounds | None = None
-    explain: bool = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it leaves nothing out."""
-        return self.on_partitions == TRUE and self.named is None and not self.pruning.tests
-
-
-@dataclass(slots=True)
-class Explanation:
-    """What a plan left out; complete when all entries were read."""
-
-    partitions: int = 0
-    partitions_pruned: int = 0
-    files: int = 0
-    files_pruned_by_partition: int = 0
-    files_pruned_by_statistics: int = 0
-    files_kept: int = 0
-    delete_sets: int = 0
-    delete_sets_kept: int = 0
-    conjuncts: dict[tuple[Predicate, bool], int] = field(default_factory=dict)  # and whether partitions decide it
-
-    def blame(self, conjunct: Predicate, *, by_partition: bool, files: int) -> None:
-        self.conjuncts[conjunct, by_partition] = self.conjuncts.get((conjunct, by_partition), 0) + files
 
 
 class Scan:
@@ -306,7 +261,7 @@ class Scan:
         part = self._part(partition)
         known = self._recall(part)
         if known is not None:
-            yield from (decode_stored(seen.raw) for seen in known.values())
+            yield from (decode_stored(seen.raw) for seen in known.entries.values())
             return
         found: dict[tuple[int, str], Seen] = {}
         for _, raw in self._held(partition):
@@ -322,7 +277,7 @@ class Scan:
         """Prunes an append table: files hide nothing; a delete set matters if it may hide rows of a remaining file."""
         failed, fixed = self._wanted.pruning.failed, self._fixed(partition)
         kept, sets = _RowIds(), []
-        for seen in self._snapshot(partition).values():
+        for _, seen in self._to_test(partition, self._wanted.pruning, fixed):
             if seen.is_delete_set:
                 sets.append(seen.raw)
             elif (test := failed(seen.row + fixed)) is not None:
@@ -338,10 +293,21 @@ class Scan:
                 self.explanation.delete_sets_kept += 1
                 yield entry
 
+    def _to_test(self, partition: str, pruning: Pruning, fixed: Row) -> Iterable[tuple[Key, Seen]]:
+        """The entries that the blocks of files don't rule out; all of them where each file's reason is asked for."""
+        snapshot = self._snapshot(partition)
+        if self._wanted.explain or snapshot.blocks is None or not pruning.tests:
+            return snapshot.entries.items()
+        left, dropped = snapshot.blocks.split(snapshot.entries, lambda row: pruning.failed(row + fixed) is not None)
+        self.explanation.files += dropped
+        self.explanation.files_pruned_by_statistics += dropped
+        return left
+
     def _pruned_by_bucket(self, partition: str) -> Iterator[StoredEntry]:
+        """Prunes a keyed table: what tests of the key rule out hides nothing of what stays."""
         fixed = self._fixed(partition)
         buckets: dict[int, list[Seen]] = {}
-        for (bucket, _), seen in self._snapshot(partition).items():
+        for (bucket, _), seen in self._to_test(partition, self._wanted.pruning.of_keys(), fixed):
             buckets.setdefault(bucket, []).append(seen)
         for bucket in sorted(buckets):
             files = buckets[bucket]
@@ -373,7 +339,7 @@ class Scan:
         bounds = self._wanted.bounds
         return (self._raw_id, partition, bounds.key if bounds is not None else None)
 
-    def _snapshot(self, partition: str) -> Mapping[tuple[int, str], Seen]:
+    def _snapshot(self, partition: str) -> SeenPartition:
         """The entries with their statistics: cached ones brought forward by the log, or read anew."""
         part = self._part(partition)
         known = self._recall(part)
@@ -384,23 +350,27 @@ class Scan:
             entry = decode_stored(raw)
             if entry.added <= self.version:
                 found[entry.bucket, entry.path] = self._look(entry, raw)
-        self._memory.keep(part, SeenPartition(self.version, found))
-        return found
+        snapshot = SeenPartition(self.version, found)
+        self._memory.keep(part, snapshot)
+        return snapshot
 
-    def _recall(self, part: Part) -> Mapping[tuple[int, str], Seen] | None:
+    def _recall(self, part: Part) -> SeenPartition | None:
         known = self._memory.recall(part)
-        if known is None or known.version == self.version:
-            return known.entries if known is not None else None
-        found = self._followed(part[1], known)
-        if found is not None:
-            self._memory.keep(part, SeenPartition(self.version, found))
-        return found
+        if known is None:
+            return None
+        if known.version == self.version:
+            known.make_blocks()
+            return known
+        followed = self._followed(part[1], known)
+        if followed is not None:
+            self._memory.keep(part, followed)
+        return followed
 
-    def _followed(self, partition: str, known: SeenPartition) -> dict[tuple[int, str], Seen] | None:
+    def _followed(self, partition: str, known: SeenPartition) -> SeenPartition | None:
         """A cached snapshot after the commits since; None if they are too many or not in the log."""
         if not 0 < self.version - known.version <= COMMITS_FOLLOWED_MAX:
             return None
-        found = dict(known.entries)
+        found, touched = dict(known.entries), set[Key]()
         for version in range(known.version + 1, self.version + 1):
             raw = self._cursor.get(keys.commit_key(self._raw_id, version))
             if raw is None:
@@ -408,10 +378,13 @@ class Scan:
             for bucket, path in removed_of(raw, partition):
                 if found.pop((bucket, path), None) is None:
                     return None
+                touched.add((bucket, path))
             for entry in added_by(self._cursor, self._raw_id, version, raw):
                 if entry.partition == partition:
                     found[entry.bucket, entry.path] = self._look(entry, entry.SerializeToString())
-        return found
+                    touched.add((entry.bucket, entry.path))
+        blocks: Blocks | None = None if known.blocks is None else known.blocks.after(touched, len(found))
+        return SeenPartition(self.version, found, blocks)
 
     def _look(self, entry: StoredEntry, raw: bytes) -> Seen:
         bounds = self._wanted.bounds

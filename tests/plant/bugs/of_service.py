@@ -18,6 +18,7 @@ SET_HEAD = "        table.head, table.last_time_us = commit.version, commit.time
 PUBLISH_EARLY = "        state.views.publish(table.view())\n"
 PUT_OPEN = '            self.batch.put(keys.open_key(raw), b"")\n'
 SERVICE = "metaservice/service/"
+BLOCKS = ("tests/unit/test_file_blocks.py",)
 REMEMBERED = ("tests/arrow/test_remembered_plans.py",)
 
 BUGS: Final = (
@@ -155,6 +156,23 @@ BUGS: Final = (
         SERVICE + "read/scan.py",
         (("order[0] <= known.last:", "not order[0]:"),),
         own_tests=REMEMBERED,
+    ),
+    Bug(
+        "a block of files has the bounds of its first file",
+        "metaservice/core/table/pruning.py",
+        (
+            (
+                "any(value is None for value in highs) else max(highs)",
+                "any(value is None for value in highs) else highs[0]",
+            ),
+        ),
+        own_tests=BLOCKS,
+    ),
+    Bug(
+        "a plan by blocks overlooks files that came since",
+        SERVICE + "read/file_blocks.py",
+        (("Blocks(self.blocks, single)", "Blocks(self.blocks, self.single)"),),
+        own_tests=BLOCKS,
     ),
     Bug(
         "the rows of an inlined file outlive its last version",
