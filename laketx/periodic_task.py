@@ -128,13 +128,8 @@ class PeriodicTask:
 
         Raises InputError if the run fails; workers try it again, as any other run.
         """
-<<<<<<< HEAD
         request = self.lake.client.ask_periodic_run(self.name, request_id=request_id)
         self.message, due_us, worker = request.task, request.due_time_us, attempts.worker_name()
-=======
-        answer = self.lake.client.ask_periodic_run(self.name, request_id=request_id)
-        self.message, due_us, worker = answer.task, answer.due_time_us, attempts.worker_name()
->>>>>>> 5e8ff4ab (read: Rule files out in blocks)
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             if self.message.run_time_us != due_us:
