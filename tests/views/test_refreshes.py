@@ -377,12 +377,12 @@ def test_cursors_hold_the_sources_and_a_lost_log_makes_the_refresh_full(lake: La
     assert [(one.name, one.version) for one in cursors] == [(f"view-{view.view.table_id}", 1)]
     table.upsert([{"id": 70, "day": DAYS[2], "amount": 4}])
     lake.client.drop_cursor(table.table_id, cursors[0].name)
-    assert view.refresh().kind == "incremental"  # the log is still there, and the cursor is made again
+    assert view.refresh(incremental=True).kind == "incremental"  # the log is still there, and the cursor is made again
     assert next(iter(lake.client.list_cursors(table.table_id))).version == 2
     assert view.status().behind == {"held.orders": 0}
     table.upsert([{"id": 71, "day": DAYS[2], "amount": 4}])
     lake.client.advance_cursor(table.table_id, cursors[0].name, 2, 3)  # by somebody else: the vector counts
-    assert view.refresh().kind == "incremental"
+    assert view.refresh(incremental=True).kind == "incremental"
     assert view.verify().holds
     view.drop()
     assert list(lake.client.list_cursors(table.table_id)) == []
