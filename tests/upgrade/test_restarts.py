@@ -32,6 +32,9 @@ def restarts(before: Release, folder: Path, rounds: int) -> tuple[int, float]:
             table_id = client.create_table(wanted).table_id
             releases = (before, NOW, before, NOW)
             writers += [release.popen("writers.py", service.address, "t", str(THREADS)) for release in releases]
+            for writer in writers:  # a client's first call needs a service
+                assert writer.stdout is not None
+                assert writer.stdout.readline() == "writing\n"
             time.sleep(BETWEEN_S)
             for number in range(rounds):
                 service.become(before if number % 2 else NOW)

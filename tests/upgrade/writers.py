@@ -91,6 +91,7 @@ def main() -> None:
         for one in running:
             one.start()
         threading.Thread(target=watcher.watch, daemon=True).start()
+        print("writing", flush=True)
         sys.stdin.read()
         over.set()
         for one in running:
