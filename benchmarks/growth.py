@@ -58,7 +58,7 @@ class Thing:
 
     sizes: Sequence[int]
     grow: Callable[[Lake, int, int], None]
-    slopes: Mapping[str, float] = field(default_factory=dict)  # that must be steeper
+    slopes: Mapping[str, float] = field(default_factory=dict)  # of costs that have to grow, at most
 
 
 @contextmanager
@@ -209,16 +209,16 @@ def cost(service: Served, call: Callable[[], None]) -> float:
         call()
     runs = []
     for _ in range(RUNS):
-        before = processor_seconds(service)
+        before = processor_seconds(service.pid)
         for _ in range(CALLS):
             call()
-        runs.append(1000 * (processor_seconds(service) - before) / CALLS)
+        runs.append(1000 * (processor_seconds(service.pid) - before) / CALLS)
     return min(runs)
 
 
 def measure(lake: Lake) -> dict[str, float]:
     with served(lake) as (service, client):
-        figures = {"start": processor_seconds(service)}
+        figures = {"start": processor_seconds(service.pid)}
         (columns,) = (table.columns for table in client.list_tables() if table.table_id == lake.table_id)
         predicate = parse_condition("id = 7 AND day = 0", columns)
         figures["plan"] = cost(service, lambda: plan(client, lake, predicate))

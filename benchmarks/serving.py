@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,10 +39,9 @@ def server(folder: Path, *flags: str) -> Iterator[Served]:
             running.wait(60)
 
 
-def processor_seconds(service: Served) -> float:
-    """What the service's threads have used of the processors until now."""
-    tasks = Path(f"/proc/{service.pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
+def processor_seconds(pid: int) -> float:
+    """What a process has used of the processors until now. Raises OSError if it has ended."""
+    return time.clock_gettime(~pid << 3 | 2)  # the number of another process's clock
 
 
 def memory(service: Served, kind: str = "VmRSS") -> float:

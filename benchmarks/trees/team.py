@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.frame import ROOT, scratch
+from benchmarks.serving import processor_seconds
 
 SETTLES_S = 0.01  # what a unit leaves to threads in the background belongs to it
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -27,7 +28,7 @@ class Sample(NamedTuple):
     service: float
 
 
-def processor_seconds(root: int) -> dict[int, float]:
+def seconds_of_tree(root: int) -> dict[int, float]:
     """Of a process and of each of its descendants: their own, and those of their children that have ended."""
     children: dict[int, list[int]] = {}
     ended: dict[int, float] = {}
@@ -45,7 +46,7 @@ def processor_seconds(root: int) -> dict[int, float]:
         pid = queue.pop()
         queue += children.get(pid, ())
         try:
-            seconds[pid] = time.clock_gettime(~pid << 3 | 2) + ended.get(pid, 0.0)  # the clock of another process
+            seconds[pid] = processor_seconds(pid) + ended.get(pid, 0.0)
         except OSError:
             continue
     return seconds
@@ -63,10 +64,10 @@ class Child:
 
     def run(self, row: str) -> Sample:
         self._ask("before", row)
-        before = processor_seconds(self._running.pid)
+        before = seconds_of_tree(self._running.pid)
         wall = self._ask("run", row)["wall"]
         time.sleep(SETTLES_S)
-        after = processor_seconds(self._running.pid)
+        after = seconds_of_tree(self._running.pid)
         taken = {pid: seconds - before.get(pid, 0.0) for pid, seconds in after.items()}
         return Sample(wall, sum(taken.values()), taken[self._service])
 
@@ -103,7 +104,7 @@ def child(tree: Path, module: str) -> Iterator[Child]:
                 try:
                     running.wait(120)
                 except subprocess.TimeoutExpired:
-                    for pid in processor_seconds(running.pid):  # its service too
+                    for pid in seconds_of_tree(running.pid):  # its service too
                         os.kill(pid, signal.SIGKILL)
 
 
