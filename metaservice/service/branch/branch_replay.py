@@ -216,8 +216,7 @@ class BranchReplay:
 
     def drops(self, branch: Branch) -> list[Fork]:
         """The forks that were dropped on the branch."""
-        dropped = [fork for fork in self._state.forks.values() if fork.is_dropped]
-        return [fork for fork in dropped if is_on(fork, branch)]
+        return [fork for fork in self._state.forks.dropped_on(branch.name) if is_on(fork, branch)]
 
     def _new_table(
         self, names: BranchedNames, branch: Branch, table: TableState, freed: set[str], txn: Txn, time_us: int

@@ -135,8 +135,8 @@ class Branches:
         state = self._state
         branch = get_branch(state, name)
         tables = [self._table(table) for table in tables_on(state, branch)]
-        for fork in state.forks.values():
-            if fork.is_dropped and not fork.is_merged and is_on(fork, branch):
+        for fork in state.forks.dropped_on(branch.name):
+            if not fork.is_merged and is_on(fork, branch):
                 base = state.tables.get(keys.uuid_text(fork.base))
                 if base is not None:
                     name, base_id = off_branch(base.meta.name), base.meta.table_id

@@ -20,6 +20,7 @@ from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.books import AccessBook, BranchEventBook, MarkBook, PinBook
 from metaservice.service.decider.column_ids import ColumnIds
+from metaservice.service.decider.fork_book import ForkBook
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.name_book import NAMESPACES, VIEWS, NameBook
 from metaservice.service.decider.names import AnyCase, BranchNames, TableNames
@@ -63,7 +64,7 @@ class State:
         decode: Callable[[bytes], TableMeta] = decode_table,
     ) -> None:
         self.store = store
-        self.forks: dict[bytes, Fork] = {}
+        self.forks = ForkBook()
         self.records = ForkedRecords(store, self.forks)  # of tables: what forks have of others, too
         self.branches = BranchNames()
         self.format = formats.FIRST
@@ -119,7 +120,8 @@ class State:
         raw_forgotten = cursor.get(keys.FORGOTTEN)
         if raw_forgotten is not None:
             self.forgotten_ms = keys.decode_version(raw_forgotten)
-        self.forks.update(list_forks(cursor))
+        for raw_id, fork in list_forks(cursor).items():
+            self.forks[raw_id] = fork
         self.column_ids.load()
         for _, kept in cursor.scan(keys.BRANCHES, prefix_end(keys.BRANCHES)):
             branch = decode_branch(kept)
@@ -232,8 +234,7 @@ class State:
 
     def family_of(self, raw_id: bytes) -> list[bytes]:
         """The tables whose files lie in a table's folder."""
-        forks = [fork for fork in list(self.forks.values()) if fork.root == raw_id and not fork.is_gone]
-        return [raw_id, *(fork.raw_id for fork in forks)]
+        return [raw_id, *self.forks.of_root(raw_id)]
 
     def rename(self, table: TableState, name: str) -> None:
         """Renames a table; the old name is free at once."""

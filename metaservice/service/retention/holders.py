@@ -24,12 +24,13 @@ def who_holds(state: State) -> Held:
             found.setdefault(table_id, set()).add(version)
     for tag in state.marks.tags.values():
         found.setdefault(tag.table_id, set()).add(tag.version)
-    for fork in state.forks.values():
-        if not (fork.is_gone or fork.is_detached):
+    forks = [state.forks[raw_id] for raw_id in state.forks.living]
+    for fork in forks:
+        if not fork.is_detached:
             found.setdefault(keys.uuid_text(fork.base), set()).update((fork.version, *fork.holds))
     for table_id, version in state.tasks.held():
         found.setdefault(table_id, set()).add(version)
-    for fork in state.forks.values():
+    for fork in forks:
         _pass_on(state, found, fork)
     return {table_id: sorted(versions) for table_id, versions in found.items()}
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.commit.transaction import TxnState
@@ -45,6 +46,7 @@ from metaservice.store.records.tables import decode_chunk, decode_commit, decode
 from metaservice.store.records.transactions import decode_txn
 
 Steps = Iterator[None]
+COST_OF_A_LOOK: Final = 4  # for the newest of a table's records, in records of a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class Housekeeping:
         )  # a later holder can only hold a version from the horizon on, or one that is held here
         for table_id in list(self._state.tables):
             yield from self._sweep(table_id, held.get(table_id, []), this.now_us)
-        for table_id in {keys.uuid_text(raw) for raw in self._state.forks} & self._state.tables.keys():
+        for table_id in {keys.uuid_text(raw) for raw in self._state.forks.living} & self._state.tables.keys():
             for cost in self._detaching.steps(self._state, self._state.tables[table_id], held.get(table_id, [])):
                 self._room -= cost
                 yield
@@ -330,12 +332,13 @@ class Housekeeping:
 
     def _purge_one_dropped(self, raw: bytes, dropped_us: int, now_us: int) -> Generator[None, None, int]:
         """Purges one dropped table; returns the time until which nothing more is due."""
-        metas = keys.table_prefix(raw)
-        last = next(iter(self._state.store.cursor().scan_back(metas, prefix_end(metas))), None)
+        metas, fork, last = keys.table_prefix(raw), self._state.forks.get(raw), None
         self._room -= 1
+        if fork is None or not fork.is_gone:  # a look for what is gone passes all that was deleted beside it
+            last = next(iter(self._state.store.cursor().scan_back(metas, prefix_end(metas))), None)
+            self._room -= COST_OF_A_LOOK
         if last is None:
             forget_us = dropped_us + self._forget_after_us()
-            fork = self._state.forks.get(raw)
             branch = None if fork is None else self._state.branches.find(fork.branch)
             if fork is not None and branch is not None and is_on(fork, branch):
                 return now_us + self._forget_after_us()  # the table stays dropped on its branch
@@ -344,19 +347,16 @@ class Housekeeping:
                 return now_us + self._forget_after_us() // 2
             if forget_us <= now_us:
                 self._state.batch.delete(keys.dropped_key(raw))
-                if self._state.forks.pop(raw, None) is not None:
+                if fork is not None:
+                    del self._state.forks[raw]
                     self._state.batch.delete(keys.fork_key(raw))
             return forget_us
         if self._state.is_purge_begun(raw):
             yield from self._purge_entries(raw, now_us)
             return 0
-        meta, fork = decode_table(last[1]), self._state.forks.get(raw)
-        if any(
-            raw == other.successor or (raw in (other.base, other.root) and not other.is_detached)
-            for other in self._state.forks.values()
-            if not other.is_gone
-        ):
+        if self._state.forks.needs(raw):
             return 0  # they have its entries, files in its folder, or files that it has since a refresh
+        meta = decode_table(last[1])
         purge_us = dropped_us + (0 if fork is not None and fork.branch else retain_us(meta.properties))
         if purge_us <= now_us and not self._state.pins.held(meta.table_id):
             self._state.batch.put(keys.drop_begun_key(raw), b"")  # the next round finds it durable

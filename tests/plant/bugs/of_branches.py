@@ -174,8 +174,8 @@ BUGS: Final = (
     ),
     Bug(
         "files that a pin holds of before a refresh are purged with the branch",
-        SERVICE + "retention/housekeeping.py",
-        (("raw == other.successor or (raw in (other.base", "(raw in (other.base"),),
+        SERVICE + "decider/fork_book.py",
+        (("for raw_id in (fork.successor, *of_base)", "for raw_id in of_base"),),
         REFRESH,
     ),
     Bug(
@@ -499,6 +499,17 @@ BUGS: Final = (
         SERVICE + "branch/replay.py",
         (("replayed.encoded.append(encode_commit(", "replayed.encoded.insert(0, encode_commit("),),
         ("tests/branches/test_conflicts.py",),
+    ),
+    Bug(
+        "the book of forks forgets who needed a table when one of two forks ends",
+        SERVICE + "decider/fork_book.py",
+        (
+            (
+                "                if not self._needed[other]:\n                    del self._needed[other]\n",
+                "                del self._needed[other]\n",
+            ),
+        ),
+        ("tests/unit/test_fork_book.py",),
     ),
     Bug(
         "a branch shows a tag of a version that it does not have",
