@@ -23,7 +23,15 @@ from laketx.periodic_task import PeriodicTasks
 from laketx.schema import Schema
 from laketx.table import Table
 from laketx.transaction import MultiTableTransaction
-from metaservice.client import KEY_SCOPE, Credentials, KeyScope, MetaClient, MetaServiceError, NotFoundError
+from metaservice.client import (
+    KEY_SCOPE,
+    Credentials,
+    ExhaustedError,
+    KeyScope,
+    MetaClient,
+    MetaServiceError,
+    NotFoundError,
+)
 from metaservice.client.credentials import is_address, with_scheme
 from metaservice.client.folder_service import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -248,7 +256,7 @@ class Lake(KnowsForeignCalls, PeriodicTasks):
         if with_data:
             try:
                 view.refresh()
-            except InputError:  # its query can't be computed
+            except (InputError, ExhaustedError):  # its query can't be computed, or a source has too many views
                 view.drop()
                 raise
         return view

@@ -197,7 +197,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "TOKEN_INVALID": "the token is not one that this service takes: get another one",
     "TOMBSTONES_INVALID": "only delta files have tombstones, at most as many as rows",
     "TOO_MANY_CALLS": "all threads are in use: repeat the call later",
-    "TOO_MANY_CURSORS": "the commit moves too many cursors: split it",
+    "TOO_MANY_CURSORS": "a table has, and a commit moves, so many cursors at most: drop some, or a view that reads it",
     "TOO_MANY_FEATURES": "the table would have too many features: turn some off",
     "TOO_MANY_FIELDS": "the table has too many columns and nested fields: use fewer",
     "TOO_MANY_FILES": "the transaction would have too many files: write larger files, or use several transactions",

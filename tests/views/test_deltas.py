@@ -7,9 +7,10 @@ from collections import Counter
 
 import pytest
 
-from tests.views.pairs import check, mutated, random_pair
+from tests.views.pairs import TYPES, check, mutated, random_pair
 from tests.views.queries import TABLES, random_rows
-from worker.views.operators import Work
+from worker.views.operators import Join, Operator, Window, Work, children_of, columns_of
+from worker.views.query import analyse, parse
 
 
 def random_pairs(seeds: range) -> Counter[object]:
@@ -37,7 +38,10 @@ JOINS = (
     "SELECT a.x AS p, b.x AS q FROM s.a a JOIN s.a b ON a.k = b.k",
     "SELECT a.x, b.f, c.g FROM s.a a JOIN s.b b ON a.k = b.k JOIN s.c c ON b.x = c.x",
     "SELECT a.x FROM s.a a, s.b b WHERE a.k = b.x UNION ALL SELECT c.x FROM s.c c",
+    "SELECT a.x, b.f, c.g FROM s.a a, s.c c, s.b b WHERE a.k = b.k AND b.x = c.x AND c.x > 0 AND a.x + b.x > c.k",
+    "SELECT a.x, b.g FROM s.a a, s.b b WHERE a.g = b.g AND a.x > 0 OR b.f > 0 AND a.g = b.g",
 )
+ORDERED = "SELECT a.x AS p, c.x AS q, b.x AS r FROM s.a a, s.c c CROSS JOIN s.b b WHERE a.k = b.k AND b.g = c.g"
 
 
 @pytest.mark.parametrize("text", JOINS)
@@ -47,6 +51,47 @@ def test_joins_of_two_changed_sides_count_each_pair_once(text: str) -> None:
         rng = random.Random(seed)
         before = {name: random_rows(rng, 8) for name in TABLES}
         assert check(text, before, {name: mutated(rng, rows) for name, rows in before.items()}).work is Work.LINEAR
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ORDERED,
+        f"{ORDERED} AND EXISTS (SELECT 1 FROM s.a e, s.c f, s.b g WHERE e.k = g.k AND f.x = g.x AND f.k = a.k)",
+        "SELECT a.x, b.g, c.k FROM s.a a, s.c c, s.b b LEFT JOIN s.a d ON d.k = b.k WHERE a.k = b.k AND c.x = a.x",
+        *JOINS[-2:],
+    ],
+)
+def test_each_join_has_an_equation_if_there_is_one(text: str) -> None:
+    """Two tables without one would be joined row by row, and for ever if they are large."""
+    rng = random.Random(3)
+    before = {name: random_rows(rng, 8) for name in TABLES}
+    check(text, before, {name: mutated(rng, rows) for name, rows in before.items()})
+    joins = [each for each in below(query_of(text)) if isinstance(each, Join)]
+    assert joins
+    assert all(join.keys for join in joins), joins
+
+
+def test_equal_rows_come_in_the_order_of_columns_as_they_are_written() -> None:
+    whole = "SELECT a.k, lag(c.x) OVER (PARTITION BY a.k) AS p FROM s.a a, s.c c, s.b b WHERE a.k = b.k AND b.g = c.g"
+    [window] = [each for each in below(query_of(whole)) if isinstance(each, Window)]
+    order = [name for name in columns_of(window.child) if name in ("a.k", "c.x", "b.k")]
+    assert order == ["a.k", "c.x", "b.k"]
+
+
+def test_a_full_join_keeps_rows_that_where_takes_away() -> None:
+    text = "SELECT a.x, b.x AS y, c.x AS z FROM s.a a JOIN s.b b ON TRUE FULL JOIN s.c c ON c.k = a.k WHERE a.x = b.x"
+    rng = random.Random(5)
+    before = {name: random_rows(rng, 8) for name in TABLES}
+    check(text, before, {name: mutated(rng, rows) for name, rows in before.items()})
+
+
+def query_of(text: str) -> Operator:
+    return analyse(parse(text), dict.fromkeys(TABLES, TYPES)).operator
+
+
+def below(operator: Operator) -> list[Operator]:
+    return [operator, *(each for child in children_of(operator) for each in below(child))]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from tests.views.bags import bag
@@ -13,7 +14,7 @@ from tests.views.queries import TABLES, random_rows
 from worker.base.errors import InputError
 from worker.views.classes import classified
 from worker.views.delta import whole_text
-from worker.views.engine import run_with
+from worker.views.engine import Engine, run_with
 from worker.views.functions import NAMED_SCALARS
 from worker.views.operators import Work
 from worker.views.query import analyse, parse
@@ -71,6 +72,7 @@ def test_subqueries_stand_beside_groups(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT k, len(list(DISTINCT x ORDER BY x)) AS l, string_agg(g, '' ORDER BY g) AS s FROM s.a GROUP BY k",
         "SELECT g, arg_max(k, x) AS m, min_by(d, f) AS n, mode(x) AS o FROM s.a GROUP BY g",
         "SELECT g, bit_or(k) AS o, bit_xor(k) AS x, bit_and(k) AS a FROM s.a GROUP BY g",
         "SELECT k, corr(f, x) AS c, covar_pop(f, x) AS p, regr_slope(f, x) AS r, skewness(f) AS s FROM s.a GROUP BY k",
@@ -92,9 +94,40 @@ def test_functions_by_name_are_those_that_duckdb_says_depend_on_their_arguments_
     assert duckdb.sql(f"SELECT name FROM (VALUES {words}) n(name) WHERE name NOT IN ({known})").fetchall() == []
 
 
+INDEXES = (
+    "l[1]", "l[k]", "l[-1]", "l[k + 1]", "l[1:k]", "g[1]", "g[-1]", "g[k]", "m[1]", "m[k]", "s['x']", "n[1][2]",
+    "string_split(g, 'b')[k]", "[7, 8, 9][k]", "list_transform(n, e -> e[k])",
+)  # fmt: skip
+INDEXED = pa.table(
+    {
+        "k": pa.array([1, 2, None]),
+        "g": ["abc", "bab", ""],
+        "l": [[1, 2], [3, 4, 5], None],
+        "m": pa.array([[(1, 5)], [(2, 6), (0, 7)], []], pa.map_(pa.int64(), pa.int64())),
+        "s": [{"x": 1}, {"x": None}, None],
+        "n": [[[1, 2], [3]], [[4, 5, 6]], []],
+    }
+)
+
+
+def test_indexes_mean_what_they_mean_in_duckdb() -> None:
+    listed = ", ".join(f"{text} AS c{at}" for at, text in enumerate(INDEXES))
+    with Engine() as engine:
+        types = engine.types(INDEXED.schema)
+        engine.add("rows", INDEXED)
+        wanted = engine.run(f"SELECT {listed} FROM rows").to_pylist()
+    query = analyse(parse(f"SELECT {listed} FROM s.a"), {"s.a": types})
+    stored = analyse(parse(query.canonical), {"s.a": types})
+    assert stored.canonical == query.canonical
+    for operator in (query.operator, stored.operator):
+        assert run_with({"s.a@to": INDEXED}, whole_text(operator)).to_pylist() == wanted
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
+        ("SELECT k FROM s.a WHERE g COLLATE NOCASE = 'U'", "no COLLATE"),
+        ("SELECT g, list(DISTINCT x ORDER BY k) AS l FROM s.a GROUP BY g", "ordered by what it collects"),
         ("SELECT arg_max(k, x, 2) AS m FROM s.a GROUP BY g", "arg_max"),
         ("SELECT k FROM s.a a, range(a.k) r(i)", "no table of the lake"),
         ("SELECT i FROM range(2) r(i)", "reads no table"),

@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from laketx import BlockedError, InputError, Lake, MaterializedView, NotFoundError, Table, connect
+from laketx import BlockedError, ExhaustedError, InputError, Lake, MaterializedView, NotFoundError, Table, connect
 from metaservice.client.calling import Caller
+from metaservice.core.limits import CURSORS_PER_TABLE_MAX
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.views.histories import played
 from worker.views import refresh as refreshes
@@ -46,6 +47,33 @@ def orders(lake: Lake, space: str, *, keyed: bool = True) -> Table:
 def totals(lake: Lake, space: str) -> tuple[Table, MaterializedView]:
     table = orders(lake, space)
     return table, lake.create_materialized_view(f"{space}.totals", TOTALS.format(space))
+
+
+def test_lists_and_structs_are_keys(lake: Lake) -> None:
+    table = lake.create_table("nested.t", "id bigint, l array<int>, r struct<x:int,y:string>", primary_key=["id"])
+    rows: list[dict[str, Any]] = [{"id": at, "l": [[1], [], None][at % 3], "r": {"x": at % 2}} for at in range(6)]
+    table.upsert(rows)
+    views = [
+        lake.create_materialized_view("nested.groups", "SELECT l, r, median(id) AS m FROM nested.t GROUP BY l, r"),
+        lake.create_materialized_view("nested.rows", "SELECT DISTINCT r, l FROM nested.t"),
+        lake.create_materialized_view(
+            "nested.pairs", "SELECT a.id AS p, b.id AS q FROM nested.t a JOIN nested.t b ON a.l = b.l AND a.r = b.r"
+        ),
+    ]
+    table.upsert([{"id": 1, "l": [1, None], "r": None}, {"id": 7, "l": [1], "r": {"x": 1, "y": "b"}}])
+    table.delete("id = 4")
+    for view in views:
+        assert view.refresh().kind == "incremental"
+        assert view.verify().holds
+
+
+def test_a_view_that_a_source_has_no_room_for_is_not_made(lake: Lake) -> None:
+    table = orders(lake, "crowded")
+    for at in range(CURSORS_PER_TABLE_MAX):
+        table.cursor(f"c{at}")
+    with pytest.raises(ExhaustedError, match="or a view that reads it"):
+        lake.create_materialized_view("crowded.totals", TOTALS.format("crowded"))
+    assert lake.materialized_views("crowded") == []
 
 
 # -- random histories --------------------------------------------------------------------------------------------------

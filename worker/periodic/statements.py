@@ -17,9 +17,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from worker.base.errors import InputError
-from worker.views.operators import DIALECT, LAKE
+from worker.views.operators import LAKE
 
 CATALOG: Final = "lake"
+DIALECT: Final = "duckdb"
 EXPRESSIONS: Final = "spark"  # the dialect of the Arrow engine's expressions
 MODES: Final = ("latest", "changes")
 NOW: Final = frozenset({"now", "get_current_timestamp", "transaction_timestamp"})

@@ -13,7 +13,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from worker.views.operators import DIALECT, LAKE
+from worker.views.dialect import DIALECT
+from worker.views.operators import LAKE
 
 INTEGERS: Final = frozenset(
     getattr(exp.DataType.Type, name) for name in ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128")

@@ -182,7 +182,7 @@ SCALARS: Final = frozenset(
     ]
 )
 _NAMED_SCALARS: Final = """
-    bar bin century damerau_levenshtein date_part datepart decade element_at epoch era even gamma gcd
+    bar bin cardinality century damerau_levenshtein date_part datepart decade element_at epoch era even gamma gcd
     greatest_common_divisor hamming isodow isoyear jaccard jaro_similarity json_array json_array_length
     json_contains json_exists json_keys json_object json_quote json_type json_valid julian lcm
     least_common_multiple left_grapheme length_grapheme lgamma list_aggregate list_any_value list_append
@@ -280,6 +280,8 @@ def check_functions(query: exp.Expr) -> None:
                 raise _unknown(str(node.this))
         elif isinstance(node, exp.AggFunc):
             _check_aggregate(node, name)
+        elif isinstance(node, exp.Collate):
+            raise refused("a view has no COLLATE: use lower(…) or strip_accents(…)")
         elif name not in SCALARS and not isinstance(node, exp.SubqueryPredicate):
             raise _unknown(node.sql_name())
 
@@ -348,8 +350,7 @@ def _put_in_order(node: exp.AggFunc) -> None:
 
 
 def _same(left: exp.Expr, right: exp.Expr) -> bool:
-    plain = right.this if isinstance(right, exp.Distinct) else right
-    return bool(left == plain)
+    return bool(left == (right.expressions[0] if isinstance(right, exp.Distinct) else right))
 
 
 def _unknown(name: str) -> InputError:

@@ -24,7 +24,8 @@ import sqlglot
 from sqlglot import exp
 
 from worker.views.delta import DeltaPlan, N, origin, plan_over
-from worker.views.operators import DIALECT, Aggregate, Filter, Operator, Project, quoted
+from worker.views.dialect import DIALECT
+from worker.views.operators import Aggregate, Filter, Operator, Project, quoted
 
 TOUCHED: Final = "@touched"  # the groups of changed rows, with what came and went
 VIEW: Final = "@view"  # the rows of the view before the refresh

@@ -13,7 +13,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from worker.views.operators import DIALECT, NoRule
+from worker.views.dialect import DIALECT
+from worker.views.operators import NoRule
 
 SETS_MAX: Final = 64
 SETS: Final = (exp.Rollup, exp.Cube, exp.GroupingSets)

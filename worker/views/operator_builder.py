@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from sqlglot import exp
 
 from worker.base.errors import InputError
+from worker.views.dialect import DIALECT
 from worker.views.functions import refused
 from worker.views.grouping_sets import grouping_of, grouping_sets, null_of
+from worker.views.join_order import equal_keys, joined_in_order
 from worker.views.operators import (
-    DIALECT,
     LAKE,
     Aggregate,
     Constant,
@@ -120,11 +121,12 @@ class OperatorBuilder:
         unknown = {name for name, value in select.args.items() if value and name not in KNOWN_CLAUSES}
         if unknown or select.args.get("kind"):
             raise NoRule(f"{', '.join(sorted(unknown)) or 'this SELECT'} has no rule yet".upper())
-        rows = self.relations(select, ctes)
         where = select.args.get("where")
-        if where is not None:
-            conditions = conjuncts(where.this) if has_subquery(where.this) else [where.this]
-            rows = filtered(self, rows, conditions, ctes)
+        conditions = [] if where is None else conjuncts(where.this)
+        rows, left = self.relations(select, ctes, conditions)
+        if where is not None and len(left) == len(conditions) and not has_subquery(where.this):
+            left = [where.this]
+        rows = filtered(self, rows, left, ctes)
         outputs = [(output.unalias(), output.alias_or_name) for output in select.expressions]
         parts = [output for output, _ in outputs]
         qualify = select.args.get("qualify")
@@ -148,13 +150,31 @@ class OperatorBuilder:
         projected = Project(rows, tuple(zip(texts, names, strict=True)))
         return _distinct(projected, self.name()) if select.args.get("distinct") else projected
 
-    def relations(self, select: exp.Select, ctes: Mapping[str, exp.Query]) -> Operator:
-        """Return the rows of FROM and its joins."""
-        from_ = select.args.get("from_")
-        rows = Constant("SELECT TRUE AS one", ("one",)) if from_ is None else self._relation(from_.this, ctes)
-        for join in select.args.get("joins") or ():
+    def relations(
+        self, select: exp.Select, ctes: Mapping[str, exp.Query], conditions: Sequence[exp.Expr]
+    ) -> tuple[Operator, Sequence[exp.Expr]]:
+        """Return the rows of FROM and its joins, and those of the conditions in WHERE that they need not meet yet."""
+        from_, joins = select.args.get("from_"), list(select.args.get("joins") or ())
+        if from_ is None:
+            return Constant("SELECT TRUE AS one", ("one",)), conditions
+        parts, ons = [self._relation(from_.this, ctes)], list[exp.Expr]()
+        while joins and _is_plain(joins[0]):
+            join = joins.pop(0)
+            parts.append(self._relation(join.this, ctes))
+            on = join.args.get("on")
+            if on is not None:
+                self.text(on)  # it has no subquery
+                ons += conjuncts(on)
+        names = [name for part in parts for name in columns_of(part)]
+        if len(set(names)) < len(names):
+            raise _one_name()
+        are_kept = len(parts) > 1 and all((join.side or "").upper() in ("", "LEFT") for join in joins)
+        rows, left = joined_in_order(parts, [*ons, *(conditions if are_kept else ())], self.text)
+        are_on = {id(each) for each in ons}
+        rows = filtered(self, rows, [each for each in left if id(each) in are_on], ctes)
+        for join in joins:
             rows = self._joined(rows, join, ctes)
-        return rows
+        return rows, [each for each in left if id(each) not in are_on] if are_kept else conditions
 
     def _relation(self, node: exp.Expr, ctes: Mapping[str, exp.Query]) -> Operator:
         alias = node.alias_or_name
@@ -210,8 +230,9 @@ class OperatorBuilder:
         on = join.args.get("on")
         word = side or (kind if kind in ("SEMI", "ANTI") else "INNER")
         if len(set(columns_of(left)) | set(columns_of(right))) < len(columns_of(left)) + len(columns_of(right)):
-            raise refused("two tables of a join have one name: give them aliases")
-        keys = tuple(_equal_keys(on, set(columns_of(left)), set(columns_of(right)), self.text))
+            raise _one_name()
+        equal = [] if on is None else conjuncts(on)
+        keys = tuple(equal_keys(equal, set(columns_of(left)), set(columns_of(right)), self.text))
         if word != "INNER" and not keys:
             raise NoRule(f"a {word} JOIN without equal columns has no key to restrict by")
         return Join(word, left, right, "TRUE" if on is None else self.text(on), keys)
@@ -343,6 +364,17 @@ def _not_grouped(column: exp.Column) -> InputError:
     return refused(f"{column.name} is neither grouped nor aggregated: add it to GROUP BY")
 
 
+def _one_name() -> InputError:
+    return refused("two tables of a join have one name: give them aliases")
+
+
+def _is_plain(join: exp.Join) -> bool:
+    """Whether it is an inner join of a relation that doesn't depend on the ones before."""
+    is_inner = not join.side and (join.kind or "").upper() in ("", "INNER", "CROSS")
+    is_list = isinstance(join.this, exp.Unnest) and join.this.find(exp.Column) is not None
+    return is_inner and not join.method and not join.args.get("using") and not is_list
+
+
 def _short(name: str) -> str:
     """The name of a query's column without the builder's prefix."""
     return name.split(".", 2)[2]
@@ -364,18 +396,3 @@ def _is_query(node: exp.Expr) -> bool:
 def _is_grouped(select: exp.Select) -> bool:
     parts = [select.args.get("group"), select.args.get("having")]
     return any(part is not None for part in parts) or bool(aggregates_of_any(select.expressions))
-
-
-def _equal_keys(
-    on: exp.Expr | None, left: set[str], right: set[str], text: Callable[[exp.Expr], str]
-) -> Iterator[tuple[str, str]]:
-    """The pairs of expressions that the condition makes equal, one of each side."""
-    for part in [] if on is None else [each.unnest() for each in conjuncts(on)]:
-        if not isinstance(part, exp.EQ):
-            continue
-        sides = (part.this, part.expression)
-        first, second = ({f"{column.table}.{column.name}" for column in side.find_all(exp.Column)} for side in sides)
-        if first and second and first <= left and second <= right:
-            yield text(part.this), text(part.expression)
-        elif first and second and first <= right and second <= left:
-            yield text(part.expression), text(part.this)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-DIALECT: Final = "duckdb"
 LAKE: Final = "lake:"  # marks the lake's tables among the names of a query
 
 

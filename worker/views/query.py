@@ -19,9 +19,10 @@ from sqlglot.optimizer.qualify import qualify
 
 from worker.views.averages import split_averages
 from worker.views.delta import N
+from worker.views.dialect import DIALECT
 from worker.views.functions import check_functions, refused
 from worker.views.operator_builder import OperatorBuilder
-from worker.views.operators import DIALECT, LAKE, NoRule, Opaque, Operator, Project, columns_of, quoted
+from worker.views.operators import LAKE, NoRule, Opaque, Operator, Project, columns_of, quoted
 from worker.views.subqueries import with_in
 from worker.views.windows import check_windows_in_order, inline_windows
 

@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -45,6 +46,7 @@ from worker.views.sources import WHOLE, SourceTables
 from worker.views.totals import are_stored, known_totals, totals_in
 
 ATTEMPTS_MAX: Final = 10
+QUERIES_KEPT: Final = 100
 BACKOFF: Final = Backoff(base_s=0.05, longest_s=2.0)
 AGAIN: Final = ("CURSOR_MOVED", "ROWS_CHANGED", "CURSOR_UNKNOWN", "HISTORY_CHANGED")
 RETIRED: Final = "VERSION_RETIRED"
@@ -135,7 +137,14 @@ def oldest_commit_us(lake: Connection, source_id: str, version: int) -> int | No
 
 def query_of(definition: Definition, sources: SourceTables) -> Query:
     """Return the operators of a view's query."""
-    return analyse(parse(definition.canonical), sources.types())
+    types = sources.types()
+    return _analysed(definition.canonical, tuple((name, tuple(types[name].items())) for name in types))
+
+
+@lru_cache(QUERIES_KEPT)
+def _analysed(canonical: str, types: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> Query:
+    """A worker refreshes the same views again and again, and a query of TPC-DS takes up to a second to analyse."""
+    return analyse(parse(canonical), {name: dict(columns) for name, columns in types})
 
 
 def refresh(

@@ -116,6 +116,8 @@ class SourceTables:
             if f"{name}@{side}" in found:
                 continue
             restriction = restrictions.get((name, side)) if side in {FROM, TO} else None
+            if restriction is not None and self._kind(name, side, restriction.column) not in EXACT:
+                restriction = None
             if restriction is not None and restriction.keys not in keys:  # they need only relations of steps before
                 self._find(restriction.keys, restrictions, given, keys, found)
                 keys[restriction.keys] = run_with({**found, **given}, restriction.keys).column("k").unique()
@@ -139,12 +141,17 @@ class SourceTables:
         return {FROM: self._before, TO: self._after}[side][name]
 
     def _chosen(self, name: str, side: str, restriction: Restriction, keys: pa.Array) -> _Chosen | None:
-        """The rows whose column has one of the keys; None if these are too many, or of a type that isn't exact."""
+        """The rows whose column has one of the keys; None if these are too many, or of another type."""
         version, column = self._version(name, side), restriction.column
-        stored = self._stored_names(name, version)[column]
-        kind = next(each.type for each in self._meta(name, version).columns if each.name == stored)
-        has_type = kind in EXACT and keys.type == self.schema(name, version).field(column).type
+        has_type = keys.type == self.schema(name, version).field(column).type
+        stored, kind = self._stored_names(name, version)[column], self._kind(name, side, column)
         return _Chosen(column, stored, kind, keys) if has_type and len(keys) <= KEYS_MAX else None
+
+    def _kind(self, name: str, side: str, column: str) -> str:
+        """The type of a column of the query."""
+        version = self._version(name, side)
+        stored = self._stored_names(name, version)[column]
+        return next(each.type for each in self._meta(name, version).columns if each.name == stored)
 
     def _is_exact(self, name: str) -> bool:
         """Whether equal values of the columns that the query uses are the same at both versions: 0.0 equals -0.0."""

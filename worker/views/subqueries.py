@@ -30,7 +30,9 @@ class Builder(Protocol):
 
     def query(self, node: exp.Expr, ctes: Ctes) -> Operator: ...
 
-    def relations(self, select: exp.Select, ctes: Ctes) -> Operator: ...
+    def relations(
+        self, select: exp.Select, ctes: Ctes, conditions: Sequence[exp.Expr]
+    ) -> tuple[Operator, Sequence[exp.Expr]]: ...
 
     def text(self, expression: exp.Expr) -> str: ...
 
@@ -72,7 +74,7 @@ def filtered(builder: Builder, rows: Operator, conditions: Sequence[exp.Expr], c
     """Return the rows for which all of these are true."""
     plain = [each for each in conditions if not has_subquery(each)]
     if plain:
-        rows = Filter(rows, builder.text(exp.and_(*plain, copy=True) if len(plain) > 1 else plain[0]))
+        rows = Filter(rows, builder.text(all_of(plain)))
     for each in conditions:
         if has_subquery(each):
             rows = _matched(builder, rows, each.unnest(), ctes)
@@ -297,8 +299,9 @@ def _correlated(
     parts = [select.args["from_"], *(select.args.get("joins") or ())]
     if any(free_columns(part, select) for part in parts):
         raise NoRule("a subquery that is correlated in FROM has no rule yet")
-    bound = [each for each in conditions if not free_columns(each, select)]
-    rows = filtered(builder, builder.relations(select, ctes), bound, ctes)
+    bound: Sequence[exp.Expr] = [each for each in conditions if not free_columns(each, select)]
+    rows, bound = builder.relations(select, ctes, bound)
+    rows = filtered(builder, rows, bound, ctes)
     prefix = builder.name()
     columns = [(quoted(name), name) for name in columns_of(rows)] if arguments else []
     keys: list[tuple[exp.Expr, str]] = []
@@ -355,6 +358,11 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     """Return the conditions that must all be true."""
     plain = condition.unnest()
     return [each for part in plain.flatten() for each in conjuncts(part)] if isinstance(plain, exp.And) else [condition]
+
+
+def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    """Return the condition that all of these are true."""
+    return exp.and_(*conditions, copy=True) if len(conditions) > 1 else conditions[0]
 
 
 def aggregates_of(expression: exp.Expr) -> list[exp.Expr]:

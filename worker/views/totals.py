@@ -25,9 +25,9 @@ from sqlglot import exp
 
 from worker.base.errors import InputError
 from worker.views.delta import CHANGES, FROM, NONE, TO, DeltaPlan, N, Restriction, delta_plan, whole_text
+from worker.views.dialect import DIALECT
 from worker.views.engine import Engine, run_with
 from worker.views.operators import (
-    DIALECT,
     Aggregate,
     Join,
     Operator,

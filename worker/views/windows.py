@@ -14,8 +14,9 @@ from typing import Final
 
 from sqlglot import exp
 
+from worker.views.dialect import DIALECT
 from worker.views.functions import refused
-from worker.views.operators import DIALECT, Operator, Window, columns_of
+from worker.views.operators import Operator, Window, columns_of
 
 BY_PLACE: Final = (exp.RowNumber, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
 

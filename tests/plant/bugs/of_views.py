@@ -20,6 +20,18 @@ FORMS = ("tests/views/test_forms.py",)
 
 BUGS: Final = (
     Bug(
+        "indexes of lists are counted from 0 in one place and from 1 in another",
+        "worker/views/dialect.py",
+        (("INDEX_OFFSET = 0", "INDEX_OFFSET = 1"),),
+        own_tests=("tests/views/test_forms.py", "-k", "indexes"),
+    ),
+    Bug(
+        "rows that WHERE takes away are missing before a FULL JOIN",
+        "worker/views/operator_builder.py",
+        (('in ("", "LEFT") for join in joins', 'in ("", "LEFT", "FULL") for join in joins'),),
+        own_tests=("tests/views/test_deltas.py", "-k", "full_join"),
+    ),
+    Bug(
         "ROLLUP leaves out the row over all rows",
         "worker/views/grouping_sets.py",
         (("range(len(columns), -1, -1)]", "range(len(columns), 0, -1)]"),),
