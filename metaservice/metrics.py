@@ -10,9 +10,11 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, TypeVar
 
 from metaservice.core.commit.transaction import Txn, TxnState
+from metaservice.core.table.model import Operation, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +289,8 @@ METRICS: Final = (
     *HIGH_AVAILABILITY,
 )
 
+K = TypeVar("K")
+E = TypeVar("E", bound=Enum)
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -322,9 +326,9 @@ class DeciderMetrics:
     """Changed only by the decider's thread."""
 
     def __init__(self) -> None:
-        self.commits: dict[str, int] = {}
-        self.states: dict[str, int] = {}
-        self.conflicts: dict[str, int] = {}
+        self.commits: dict[Operation, int] = {}
+        self.states: dict[TxnState, int] = {}
+        self.conflicts: dict[Rule, int] = {}
         self.refusals: dict[str, int] = {}
         self.merges: dict[str, int] = {}
         self.rebased = 0
@@ -344,17 +348,17 @@ class DeciderMetrics:
 
     def _count_end(self, txn: Txn) -> None:
         state = txn.state
-        _bump(self.states, state.name)
+        _bump(self.states, state)
         if state is TxnState.COMMITTED:
             for outcome in txn.outcomes:
                 if outcome.already_applied:
                     continue
-                _bump(self.commits, txn.tables[outcome.table_id].operation.name)
+                _bump(self.commits, txn.tables[outcome.table_id].operation)
                 if outcome.rebased_over:
                     self.rebased += 1
                     self.rebased_over += outcome.rebased_over
         elif txn.conflict is not None:
-            _bump(self.conflicts, txn.conflict.rule.name)
+            _bump(self.conflicts, txn.conflict.rule)
 
     def count_merge(self, outcome: str) -> None:
         _bump(self.merges, outcome)
@@ -400,9 +404,9 @@ class Metrics:
         self.decider = decider
         self.calls = calls = CallMetrics()
         self.readings: dict[Metric, Callable[[], Reading]] = {
-            COMMITS: lambda: decider.commits,
-            TRANSACTIONS: lambda: decider.states,
-            CONFLICTS: lambda: decider.conflicts,
+            COMMITS: lambda: _named(decider.commits),
+            TRANSACTIONS: lambda: _named(decider.states),
+            CONFLICTS: lambda: _named(decider.conflicts),
             MERGES: lambda: decider.merges,
             REFUSALS: lambda: decider.refusals,
             REBASED: lambda: decider.rebased,
@@ -423,5 +427,10 @@ class Metrics:
         }
 
 
-def _bump(counts: dict[str, int], key: str) -> None:
+def _bump(counts: dict[K, int], key: K) -> None:
     counts[key] = counts.get(key, 0) + 1
+
+
+def _named(counts: Mapping[E, int]) -> dict[str, Value]:
+    """Copied in one step, as above; an enum's member is named here, which takes longer than to count it."""
+    return {key.name: count for key, count in list(counts.items())}

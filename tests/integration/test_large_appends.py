@@ -61,7 +61,7 @@ def test_only_a_large_append_is_converted_before_its_turn(served: tuple[Service,
     service, client = served
     table_id = new_table(client)
     append = request(table_id, size)
-    job = service.calls.prepared_appends([append])
+    job = service.calls.prepared_appends([append], append.ByteSize())
     append.ClearField("files")  # who reads the request now finds nothing
     service.decider.call(job)
     files = [one.file for one in client.list_files(table_id)]
@@ -78,8 +78,8 @@ def test_metadata_that_changes_before_its_turn_converts_it_again(served: tuple[S
     for file in early.files:
         file.schema_version = 2
     unborn = request(uuid7(), 2 * CONVERTED_IN_TURN_MAX)
-    refused = service.calls.prepared_appends([early, unborn])
-    job = service.calls.prepared_appends([early, unborn])
+    refused = service.calls.prepared_appends([early, unborn], 4 * CONVERTED_IN_TURN_MAX)
+    job = service.calls.prepared_appends([early, unborn], 4 * CONVERTED_IN_TURN_MAX)
     (first, second) = service.decider.call(refused)
     assert isinstance(first, MetaError)
     assert isinstance(second, MetaError)
@@ -96,7 +96,7 @@ def test_each_append_of_a_large_batch_has_its_answer_and_a_repeat_gets_it_again(
 ) -> None:
     client = served[1]
     table_id = new_table(client)
-    appends = [request(table_id, 3_000) for _ in range(6)]
+    appends = [request(table_id, CONVERTED_IN_TURN_MAX // 3) for _ in range(6)]
     appends[2].files[0].rows = 0
     appends.append(appends[0])
     first = client.commit_batch(appends)

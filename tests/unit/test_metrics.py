@@ -17,9 +17,10 @@ def committed(*, rebased_over: int = 0, already_applied: bool = False) -> Txn:
 def test_commits_and_rebases_are_counted_by_operation() -> None:
     metrics = DeciderMetrics()
     metrics.count_group(3, [committed(), committed(rebased_over=4), committed(already_applied=True)], 0.001)
-    assert metrics.commits == {"INSERT": 2}
+    assert metrics.commits == {Operation.INSERT: 2}
     assert (metrics.rebased, metrics.rebased_over, metrics.jobs) == (1, 4, 3)
-    assert metrics.states == {"COMMITTED": 3}
+    assert metrics.states == {TxnState.COMMITTED: 3}
+    assert 'laketx_commits_total{operation="INSERT"} 2.0' in exposed(Metrics(metrics))
 
 
 def test_an_adopted_transaction_had_ended_before() -> None:

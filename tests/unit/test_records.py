@@ -110,7 +110,8 @@ def test_entries_and_commits_come_back() -> None:
         added = encode_added(commit)
         assert [decode_live(raw) for raw in added] == [(live, 0) for live in commit.added]
         assert added == [encode_live(live) for live in commit.added]
-        summary = decode_commit(with_time(encode_commit(commit, txn)[0], commit.time_us))
+        summary = decode_commit(encode_commit(commit, txn)[0])
+        assert summary == decode_commit(with_time(encode_commit(commit, txn, timed=False)[0], commit.time_us))
         files = [live.entry for live in commit.added if not live.entry.is_delete_set]
         assert summary.footprint == replace(
             commit.footprint, added=tuple((e.path, e.partition, e.bucket) for e in files)

@@ -46,7 +46,9 @@ Beginning = Callable[[], transaction_pb2.BeginTransactionResponse]
 Committing = Callable[[], transaction_pb2.CommitTransactionResponse]
 Appending = Callable[[], list[Txn | MetaError]]
 BatchAnswer = transaction_pb2.CommitBatchResponse
-CONVERTED_IN_TURN_MAX = 8_192  # bytes of a request: it is converted by the decider, which takes less than handing over
+# Bytes of a request that the decider converts itself. On the caller's thread it takes the interpreter from the decider
+# all the same until it has run for 5 ms (`sys.getswitchinterval`), and that is what so much takes.
+CONVERTED_IN_TURN_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +205,19 @@ class UseCases:
 
     def prepared_append(self, request: transaction_pb2.AppendRequest) -> Callable[[], transaction_pb2.AppendResponse]:
         """Any thread: converts a large request before the decider's turn."""
-        run = self.prepared_appends([request])
+        run = self.prepared_appends([request], request.ByteSize())
         return lambda: _append_answer(run())
 
     def prepared_batch(self, request: transaction_pb2.CommitBatchRequest) -> Callable[[], BatchAnswer]:
         """Likewise."""
         if len(request.appends) > limits.APPENDS_PER_BATCH_MAX:
             raise invalid("BATCH_TOO_LARGE", count=len(request.appends), most=limits.APPENDS_PER_BATCH_MAX)
-        run = self.prepared_appends(request.appends)
+        run = self.prepared_appends(request.appends, request.ByteSize())
         return lambda: answers.batch_answer(run())
 
-    def prepared_appends(self, requests: Sequence[transaction_pb2.AppendRequest]) -> Appending:
-        """Likewise, of the appends of a frame or a batch."""
-        if sum([request.ByteSize() for request in requests]) <= CONVERTED_IN_TURN_MAX:
+    def prepared_appends(self, requests: Sequence[transaction_pb2.AppendRequest], size: int) -> Appending:
+        """Likewise, of the appends of a frame or a batch of so many bytes."""
+        if size <= CONVERTED_IN_TURN_MAX:
             return partial(self.append_many, requests)
         tables = self.decider.state.tables
         converted = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -110,10 +110,9 @@ class Sessions:
 
     def submit(self, talk: _SessionStream, raw: bytes) -> None:
         calls = pb.SessionRequest.FromString(raw).calls
-        prepare = self._prepare if len(raw) > CONVERTED_IN_TURN_MAX else _NONE
         records = talk.records
         sink = talk.outbox.put if records is None else records.sink
-        jobs = self._jobs(sink, self._checked(talk, calls), prepare)
+        jobs = self._jobs(sink, self._checked(talk, calls), len(raw))
         talk.open += len(jobs)
         try:
             self._rates.take(talk.principal, len(calls))
@@ -150,16 +149,17 @@ class Sessions:
         self,
         sink: Sink,
         calls: Iterable[tuple[pb.SessionCall, MetaError | None]],
-        prepare: Mapping[str, Prepare],
+        size: int,
     ) -> list[Job]:
-        """The calls in order; consecutive appends are one job."""
+        """The calls of a frame of so many bytes, in order; consecutive appends are one job."""
+        prepare = self._prepare if size > CONVERTED_IN_TURN_MAX else _NONE
         jobs: list[Job] = []
         appends: list[pb.SessionCall] = []
         for call, refusal in calls:
             kind = call.WhichOneof("call")
             if refusal is not None:
                 if appends:
-                    jobs.append(self._appends(sink, appends, are_large=bool(prepare)))
+                    jobs.append(self._appends(sink, appends, size))
                     appends = []
                 jobs.append((sink, (call.call_id, "error"), partial(_raise, refusal)))
                 continue
@@ -167,7 +167,7 @@ class Sessions:
                 appends.append(call)
                 continue
             if appends:
-                jobs.append(self._appends(sink, appends, are_large=bool(prepare)))
+                jobs.append(self._appends(sink, appends, size))
                 appends = []
             serve = self._serve.get(kind or "")
             if serve is None or kind is None:
@@ -177,13 +177,12 @@ class Sessions:
             else:
                 jobs.append((sink, (call.call_id, kind), partial(serve, getattr(call, kind))))
         if appends:
-            jobs.append(self._appends(sink, appends, are_large=bool(prepare)))
+            jobs.append(self._appends(sink, appends, size))
         return jobs
 
-    def _appends(self, sink: Sink, calls: list[pb.SessionCall], *, are_large: bool) -> Job:
+    def _appends(self, sink: Sink, calls: list[pb.SessionCall], size: int) -> Job:
         numbers, appends = [call.call_id for call in calls], [call.append for call in calls]
-        run = self._calls.prepared_appends(appends) if are_large else partial(self._calls.append_many, appends)
-        return sink, (numbers, "appends"), run
+        return sink, (numbers, "appends"), self._calls.prepared_appends(appends, size)
 
 
 class _SessionStream:

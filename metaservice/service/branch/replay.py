@@ -143,7 +143,7 @@ class Replay:
         if replayed.fails:
             replayed.commits.clear()
         for commit, author in replayed.commits:
-            replayed.encoded.append(encode_commit(commit, author))
+            replayed.encoded.append(encode_commit(commit, author, timed=False))
             yield COST_OF_A_RECORD
 
     def _forward(self, branch: str, time_us: int) -> Iterator[int]:

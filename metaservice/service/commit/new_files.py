@@ -43,11 +43,10 @@ def refuse_inlined(state: State, table_id: str, entries: Sequence[Entry], most_b
         check_inlined(entries, table.meta.name, table.inlined, state.inlined_bytes, most_bytes)
 
 
-def give_row_ids(state: State, table_id: str, entries: Sequence[Entry]) -> None:
-    table = state.get_table(table_id)
+def give_row_ids(state: State, table: TableState, entries: Sequence[Entry]) -> None:
     if table.meta.keyed:
         return
-    source = _source_of_ids(state, table)
+    source = _source_of_ids(state, table) if table.raw_id in state.forks else table
     wanted = rows_of(entries)
     if source.next_row_id + wanted > limits.ROW_ID_MAX:
         raise MetaError(ErrorKind.EXHAUSTED, "ROW_IDS_EXHAUSTED", next=source.next_row_id, wanted=wanted)
@@ -67,17 +66,14 @@ def give_row_ids(state: State, table_id: str, entries: Sequence[Entry]) -> None:
         given = True
     if given:
         table.next_row_id = source.next_row_id
-        state.row_ids_given.add(table_id)
+        state.row_ids_given.add(table.meta.table_id)
         if source is not table:
             state.row_ids_given.add(source.meta.table_id)
 
 
 def _source_of_ids(state: State, table: TableState) -> TableState:
     """The table whose counter gives ids: forks of one table have one, so that no two rows of them get the same."""
-    fork = state.forks.get(table.raw_id)
-    if fork is None:
-        return table
-    root = state.tables.get(keys.uuid_text(fork.root))
+    root = state.tables.get(keys.uuid_text(state.forks[table.raw_id].root))
     if root is None:  # it was dropped
         return table
     root.next_row_id = max(root.next_row_id, table.next_row_id)

@@ -66,14 +66,16 @@ class Outcomes:
         self.write_commit(txn, commit, encoded)
 
     def write_commit(self, txn: Txn, commit: TableCommit, encoded: EncodedCommit | None = None) -> None:
-        """`encoded`: the commit, if that was made earlier."""
+        """`encoded`: the commit, if that was made earlier, before its time was known."""
         state = self._decider.state
         table, batch = state.tables[commit.change.table_id], state.batch
         raw = table.raw_id
-        untimed, added, chunks = encoded or encode_commit(commit, txn)
+        record, added, chunks = encoded or encode_commit(commit, txn)
+        if encoded is not None:
+            record = with_time(record, commit.time_us)
         for number, chunk in enumerate(chunks):
             batch.put(keys.chunk_key(raw, commit.version, number), chunk)
-        batch.put(keys.commit_key(raw, commit.version), with_time(untimed, commit.time_us))
+        batch.put(keys.commit_key(raw, commit.version), record)
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
         if not commit.change.logical:
             table.idle = table.idle.after(commit.version)

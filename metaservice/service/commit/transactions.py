@@ -41,7 +41,7 @@ from metaservice.core.table.model import (
     Scope,
     TableCommit,
 )
-from metaservice.core.table.properties import KEY_SCOPE
+from metaservice.core.table.properties import KEY_SCOPE, ONLY_BY_MERGE
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
 from metaservice.service.commit.judging import check_cost, judge_commit, look, refuse_changed, refuse_older_keys
@@ -197,7 +197,7 @@ class Transactions:
         refuse_inlined(state, table_id, fresh, self._inlined_bytes_max)
         size = check_staged(state, txn, fresh, self._quotas)
         refuse_live(self._state, txn_id, table_id, fresh)
-        give_row_ids(self._state, mine.table_id, fresh)
+        give_row_ids(state, state.get_table(table_id), fresh)
         state.stage(txn, mine, fresh, size)
         return txn.files, sum([table.staged_rows for table in txn.tables.values()])
 
@@ -225,7 +225,7 @@ class Transactions:
                 check_change(meta, change, txn.properties, request.cursors)
         conflict = self._judge(progress)
         for change in changes:
-            give_row_ids(self._state, change.table_id, [e for e in change.adds if e.first_row_id == 0])
+            give_row_ids(state, state.get_table(change.table_id), [e for e in change.adds if e.first_row_id == 0])
         decision = conflict or self._rebase(txn, progress)
         txn.commit_digest = request.digest
         if isinstance(decision, Conflict):
@@ -393,13 +393,14 @@ class Transactions:
         state = self._state
         table = state.tables[change.table_id]
         refuse_changed(state, table, change.unchanged_since)
-        give_row_ids(state, change.table_id, change.adds)
+        give_row_ids(state, table, change.adds)
         change.read_version = table.head
         time_us = next_commit_time(self._clocks.now_us(), table.last_time_us, state.answered_us)
         author, snapshots = Author(txn.txn_id, txn.principal), state.snapshots(table)
         if change.app_versions and self._applied(table, change):
             return nothing_new(table, change, author)
-        check_direct(table.meta, change.operation)
+        if ONLY_BY_MERGE in table.meta.properties:
+            check_direct(table.meta, change.operation)
         check(change, table.meta, snapshots)
         decision = commit_on_top(change, table.meta, (), snapshots, author, table.head, time_us)
         if isinstance(decision, Conflict):
@@ -415,10 +416,10 @@ class Transactions:
         if known is not None:
             return known, None
         self.check_room()
-        table_id = request.table_id
-        table = self._state.get_table(table_id)
-        refuse_live(self._state, request.txn_id, table_id, request.entries)
-        refuse_inlined(self._state, table_id, request.entries, self._inlined_bytes_max)
+        state, table_id = self._state, request.table_id
+        table = state.get_table(table_id)
+        refuse_live(state, request.txn_id, table_id, request.entries)
+        refuse_inlined(state, table_id, request.entries, self._inlined_bytes_max)
         meta = table.meta
         if meta.key_spans_partitions:
             raise _unlooked(table)

@@ -155,8 +155,10 @@ def _removed(ref: pb.RefRecord) -> Removed:
     )
 
 
-def encode_untimed(commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), chunks: int = 0) -> bytes:
-    """The log's record without the time of the commit.
+def encode_logged(
+    commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), chunks: int = 0, *, timed: bool = True
+) -> bytes:
+    """The log's record of a commit, with the time that it has.
 
     With `chunks` the added entries are kept apart, without it `added` has them encoded.
     """
@@ -171,6 +173,8 @@ def encode_untimed(commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), c
     who = footprint.principal
     record = pb.CommitRecord()
     record.version = commit.version
+    if timed:
+        record.time_us = commit.time_us
     record.logical, record.blind = commit.change.logical, footprint.blind
     record.operation, record.txn_id = footprint.operation, footprint.txn_id
     record.principal, record.client = who.name, who.client
