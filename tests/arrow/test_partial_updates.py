@@ -10,8 +10,11 @@ import pytest
 
 from laketx import ConflictError, InputError, Lake, Table, connect
 from laketx.input_rows import arrow_rows
+from laketx.table_writes import MergeBuilder
 from metaservice.client import BlockedError, InvalidError
 from protos.laketx.v1 import common_pb2
+from worker.arrow.write.merge import plan_merge
+from worker.arrow.write.merge_sources import source_of_dicts
 from worker.arrow.write.updates import plan_update
 from worker.arrow.write.writes import plan_delete, plan_upsert
 from worker.commit.transaction import run_writes
@@ -127,7 +130,8 @@ class History:
         rows, key = self.some_rows(), self.chance.randrange(KEYS)
         name = self.chance.choice(["a", "b"])
         other = "b" if name == "a" else "a"
-        match self.chance.choice(["upsert"] * 4 + ["set", "set", "add", "add", "delete", "merge", "stream", "whole"]):
+        kinds = ["upsert"] * 4 + ["set", "set", "add", "add", "delete", "merge", "stream", "whole"]
+        match self.chance.choice([*kinds, "merge some", "merge found", "merge found", "merge both", "merge both"]):
             case "set":
                 value = self.chance.choice(VALUES[name])
                 where = lambda row: row[other] == 5 or row["id"] == key  # noqa: E731
@@ -145,6 +149,35 @@ class History:
                     lambda table: table.delete(f"{name} = 1 OR id = {key}"),
                     lambda state: drop(state, lambda row: row[name] == 1 or row["id"] == key),
                 )
+            case "merge some":  # as an upsert
+                some = [{"id": row["id"], name: self.chance.choice(VALUES[name])} for row in rows]
+                return (
+                    lambda table: table.merge(some, on="id").when_matched_update().when_not_matched_insert().execute(),
+                    lambda state: upserted(state, some),
+                )
+            case "merge found":  # it makes no row, and reads the other column
+                some = [{"id": row["id"], "x": 1} for row in rows]
+                keys = {row["id"] for row in rows}
+                return (
+                    lambda table: (
+                        table.merge(some, on="id")
+                        .when_matched_update({name: "source.x"}, condition=f"target.{other} = 5")
+                        .execute()
+                    ),
+                    lambda state: put(state, lambda row: row["id"] in keys and row[other] == 5, lambda _: {name: 1}),
+                )
+            case "merge both":  # new rows are whole; rows that the source lacks go, perhaps
+                some = [{"id": row["id"], "x": self.chance.choice((1, 5))} for row in rows]
+                deletes = self.chance.random() < 0.3
+
+                def merge(table: Any) -> Any:
+                    begun = table.merge(some, on="id").when_matched_update({name: "source.x"})
+                    begun = begun.when_not_matched_insert({"id": "source.id", "c": "'new'", name: "source.x"})
+                    return (
+                        begun.when_not_matched_by_source_delete(condition="target.a = 2") if deletes else begun
+                    ).execute()
+
+                return merge, lambda state: merged(state, some, name, deletes=deletes)
             case "merge":
                 whole = self.some_rows(whole=True)
                 return (
@@ -184,6 +217,16 @@ def upserted(state: Rows, rows: Sequence[Row]) -> None:
 def whole_rows(state: Rows, rows: Sequence[Row]) -> None:
     for row in rows:
         state.put(dict(row), None)
+
+
+def merged(state: Rows, some: Sequence[Row], name: str, *, deletes: bool) -> None:
+    keys = {row["id"] for row in some}
+    if deletes:
+        drop(state, lambda row: row["a"] == 2 and row["id"] not in keys)
+    for row in some:
+        old = state.get(row["id"])
+        new = {"id": row["id"], **NEW, "c": "new"} if old is None else old
+        state.put({**new, name: row["x"]}, None if old is None else [name])
 
 
 def replaced(before: Rows, after: Rows) -> Rows:
@@ -310,6 +353,10 @@ class Late:
     def delete(self, where: str) -> None:
         self.run(plan_delete(self.view, where))
 
+    def merge(self, rows: list[Row], on: str) -> MergeBuilder[None]:
+        source = source_of_dicts(rows, self.view.meta)
+        return MergeBuilder(lambda clauses, _: self.run(plan_merge(self.view, source, on, clauses)))
+
     def run(self, write: Write) -> None:
         run_writes(self.lake, lambda: [write.at(self.view.meta.head_version)], on_conflict="fail")
 
@@ -333,6 +380,24 @@ def upsert(**values: Any) -> Callable[[Any], Any]:
     return lambda table: table.upsert([{"id": 1, **values}])
 
 
+def merge(
+    on: str = "target.id = source.id", *, keys: Sequence[int] = (1,), then: str = "", if_new: Any = None, **values: Any
+) -> Callable[[Any], Any]:
+    """A MERGE that sets these values of rows that it finds; `if_new`: and makes those that it doesn't."""
+
+    def change(table: Any) -> Any:
+        begun = table.merge([{"id": key} for key in keys], on=on).when_matched_update(values, condition=then or None)
+        return (begun if if_new is None else begun.when_not_matched_insert({"id": "source.id", **if_new})).execute()
+
+    return change
+
+
+def merge_all(*keys: int, **values: Any) -> Callable[[Any], Any]:
+    """A MERGE that is an upsert of some columns."""
+    rows = [{"id": key, **values} for key in keys]
+    return lambda table: table.merge(rows, on="id").when_matched_update().when_not_matched_insert().execute()
+
+
 Change = Callable[[Any], Any]
 APART: dict[str, tuple[Change, Change, Row]] = {
     "updates": (update("a", 8), update("b", 9), {"a": 8, "b": 9}),
@@ -342,6 +407,17 @@ APART: dict[str, tuple[Change, Change, Row]] = {
     "an expression": (update("a", "n + 1"), update("b", None), {"a": 4, "b": None}),
     "a condition": (update("a", 8, "n = 3"), update("b", 9), {"a": 8, "b": 9}),
     "rows apart": (update("a", 8, "id = 1"), update("a", 9, "id = 2"), {"a": 8}),
+    "merges": (merge(a=8), merge(b=9), {"a": 8, "b": 9}),
+    "merges of some rows that both find": (merge(a=8, keys=(1, 7)), merge(b=9, keys=(2, 1)), {"a": 8, "b": 9}),
+    "a merge that finds rows that an upsert made": (merge(a=8), upsert(b=9), {"a": 8, "b": 9}),
+    "a merge that makes no rows, a condition": (
+        merge(a="target.a + target.n", then="target.n = 3", if_new={}),
+        merge(b=9, if_new={}, keys=(1, 2)),
+        {"a": 4, "b": 9},
+    ),
+    "an update, a merge that makes no row": (update("a", 8), merge(b=9, if_new={}), {"a": 8, "b": 9}),
+    "upserts by merge, of new rows too": (merge_all(1, 7, a=8), merge_all(7, 1, b=9), {"a": 8, "b": 9}),
+    "an upsert by merge, an upsert": (merge_all(1, 7, a=8), upsert(b=9), {"a": 8, "b": 9}),
 }
 MEET: dict[str, tuple[Change, Change]] = {
     "one column": (update("a", 8), update("a", 9)),
@@ -351,9 +427,24 @@ MEET: dict[str, tuple[Change, Change]] = {
     "what a delete reads": (lambda table: table.delete("b = 5"), update("b", 9)),
     "a deleted row": (update("a", 8, "id = 1"), lambda table: table.delete("id = 1")),
     "a whole row": (upsert(a=8), upsert(a=1, b=1, c="x", n=1)),
-    "a merged row": (
-        update("a", 8),
-        lambda table: table.merge([{"id": 1, "b": 2}], on="id").when_matched_update().execute(),
+    "a merge of one column": (merge(a=8), merge(a=9)),
+    "a merge of a row that is made since": (merge(a=8, keys=(1, 7)), lambda table: table.upsert([{"id": 7, "b": 9}])),
+    "a row that two merges make": (merge(a=8, if_new={}, keys=(1, 7)), merge(b=9, if_new={}, keys=(7,))),
+    "a merge that makes a row, and changes one in its file": (merge(a=8, if_new={}, keys=(1, 7)), update("b", 9)),
+    "a row that an upsert by merge makes": (update("a", 8), merge_all(1, 7, b=9)),
+    "a merge that makes a row": (update("a", 8), merge(b=9, if_new={}, keys=(1, 7))),
+    "what a merge's ON reads": (merge("target.id = source.id AND target.b = 5", a=8), merge(b=9)),
+    "what a merge's condition reads": (merge(a=8, then="target.b = 5"), merge(b=9)),
+    "what a merge's value reads": (merge(a="target.b + 1"), merge(b=9)),
+    "a row that a merge found": (merge(a=8), lambda table: table.delete("id = 1")),
+    "an upsert by merge of a row that is gone": (merge_all(1, a=8), lambda table: table.delete("id = 1")),
+    "a row that a merge deletes": (
+        lambda table: table.merge([{"id": 1}], on="id").when_matched_delete().execute(),
+        merge(b=9),
+    ),
+    "a deleting merge": (
+        merge(a=8),
+        lambda table: table.merge([{"id": 1}], on="id").when_matched_delete().execute(),
     ),
     "a new row": (update("a", 8), lambda table: table.upsert([{"id": 5, "b": 9}])),
     "other rows": (update("a", 8), lambda table: table.overwrite([{"id": 1, "a": 1, "b": 1, "c": "x", "n": 1}])),
@@ -366,6 +457,13 @@ COLUMNS_MET = {  # those that the winner set; a whole row and a tombstone name n
     "what an expression reads": {"b"},
     "what a condition reads": {"b"},
     "what a delete reads": {"b"},
+    "a merge of one column": {"a"},
+    "a merge that makes a row, and changes one in its file": {"b"},
+    "a row that a merge deletes": {"b"},
+    "a row that an upsert by merge makes": {"b"},
+    "what a merge's ON reads": {"b"},
+    "what a merge's condition reads": {"b"},
+    "what a merge's value reads": {"b"},
 }
 
 

@@ -39,9 +39,14 @@ Rows = dict[tuple[str, int], int]  # (partition, key or row id) -> value; no val
 
 @dataclass
 class Content:
-    """What a file holds: identity -> value, None is a tombstone; of a delete set, the ids."""
+    """What a file holds: identity -> value, None is a tombstone; of a delete set, the ids.
+
+    `sets` and `no_new_rows`: what it says of images that set single columns.
+    """
 
     rows: dict[int, int | None]
+    sets: frozenset[int] = frozenset()
+    no_new_rows: bool = False
 
 
 class SomeIds:
@@ -81,7 +86,10 @@ class ContentPayloads:
         return bool(rows) and not any(value is not None for value in rows.values())
 
     def set_columns(self, payload: bytes) -> frozenset[int]:
-        return frozenset()
+        return self.contents[payload.decode()].sets if payload else frozenset()
+
+    def no_new_rows(self, payload: bytes) -> bool:
+        return bool(payload) and self.contents[payload.decode()].no_new_rows
 
     def schema_version(self, payload: bytes) -> int:
         return 0

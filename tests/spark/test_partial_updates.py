@@ -222,6 +222,31 @@ def test_spark_writes_what_it_sets(lake: Lake, spark: SparkSession, new_name: Na
 
     table.merge(rows, on="id").when_matched_update().when_not_matched_insert().execute()
     assert sql.rows(f"SELECT id, a, b, c FROM {{lake}}.{name}") == [(1, 9, 3, None)]
+
+    by_a = spark.sql("SELECT * FROM VALUES (1L, 4), (2L, 5) AS r(id, a)")
+    merge = f"MERGE INTO {{lake}}.{name} t USING (SELECT * FROM VALUES (1L, 4), (2L, 5) AS r(id, c)) s ON t.id = s.id"
+    with lake.transaction() as txn:  # of a row that is there, and of a new one
+        txn.table(name).merge(by_a, on="id").when_matched_update().when_not_matched_insert().execute()
+        sql(f"{merge} WHEN MATCHED THEN UPDATE SET c = s.c WHEN NOT MATCHED THEN INSERT (id, c) VALUES (s.id, s.c)")
+        sql(f"UPDATE {{lake}}.{name} SET b = 6 WHERE id = 1")
+    assert sql.rows(f"SELECT * FROM {{lake}}.{name} ORDER BY id") == [(1, 4, 6, 4), (2, 5, None, 5)]
+    found = "WHEN MATCHED THEN UPDATE SET b = s.c WHEN NOT MATCHED THEN INSERT (id, b) VALUES (s.id, 0)"
+    with lake.transaction() as txn:  # no upserts: both find their rows
+        adding = txn.table(name).merge(by_a, on="id")
+        adding = adding.when_matched_update({"a": "target.a + source.a"}, condition="target.c > 4")
+        adding.when_not_matched_by_source_delete().execute()
+        sql(f"{merge} {found}")
+    assert sql.rows(f"SELECT * FROM {{lake}}.{name} ORDER BY id") == [(1, 4, 4, 4), (2, 10, 5, 5)]
+    txn = lake.transaction()
+    txn.__enter__()
+    txn.table(name).merge(by_a, on="id").when_matched_update({"a": "target.b"}).execute()
+    sql(f"{merge} {found}")
+    with pytest.raises(ConflictError) as lost:
+        txn.__exit__(None, None, None)
+    assert [table.meta.columns[number - 1].name for number in lost.value.conflict.columns] == ["b"]
+    new = merge.replace("(2L, 5)", "(3L, 5)")
+    sql(f"{new} WHEN MATCHED AND t.a = 4 THEN DELETE {found}")  # with a new row, which is whole
+    assert sql.rows(f"SELECT * FROM {{lake}}.{name} ORDER BY id") == [(2, 10, 5, 5), (3, None, 0, None)]
     table.overwrite(spark.createDataFrame([(2, 1, 1, 1)], "id bigint, a int, b int, c int"))
     assert table.to_arrow().to_pylist() == [{"id": 2, "a": 1, "b": 1, "c": 1}]
 

@@ -66,12 +66,15 @@ def test_images_set_single_columns_where_they_stay_in_a_partition(
         (PARTIAL, common_pb2.FILE_KIND_DELTA, [1, 1]),
         (PARTIAL, common_pb2.FILE_KIND_DELTA, [0]),
         (PARTIAL, common_pb2.FILE_KIND_DELTA, [99]),
+        (PARTIAL, common_pb2.FILE_KIND_DELTA, []),
     ],
 )
 def test_a_file_names_columns_of_its_table(
     properties: dict[str, str], kind: common_pb2.FileKind.ValueType, columns: list[int]
 ) -> None:
-    file = common_pb2.DataFile(path=f"{TXN}/f", rows=1, bytes=1, kind=kind, set_columns=columns)
+    file = common_pb2.DataFile(
+        path=f"{TXN}/f", rows=1, bytes=1, kind=kind, set_columns=columns, no_new_rows=not columns
+    )
     file.partition.SetInParent()
     with pytest.raises(MetaError) as refused:
         data_files([file], keyed_meta(properties), TXN, Operation.INSERT)

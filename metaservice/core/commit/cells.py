@@ -5,6 +5,7 @@ Worked example under row_level, a table with merge.engine=partial; version 1 has
     version 2  update  sets a of 7                 began at version 1
     version 3  update  sets b of 7 to b + 1        began at version 1: it read b, and version 2 set only a
     conflict   update  sets c of 7 to a + 1        began at version 1: it read a, which version 2 set
+    version 4  merge   sets c of 7, which it found by its key   began at version 1; one that adds a row says so
 
 Readers fold the images in the order of the commits, so nothing is merged here either. A whole image and a tombstone set
 every column. Files say what their images set, so this holds for any number of rows.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 
 from metaservice.core import limits
 from metaservice.core.table.meta import TableMeta
-from metaservice.core.table.model import Change, Entry, Footprint, PassedCommit, Read
+from metaservice.core.table.model import Change, Entry, Footprint, Operation, PassedCommit, Read
 from metaservice.core.table.rows import Payloads, Place
 
 
@@ -71,9 +72,18 @@ class Cells:
         cells = self.payloads.set_columns(entry.payload)
         return bool(cells) and cells.isdisjoint(read.columns)
 
+    def make_no_rows(self, operation: Operation, entry: Entry) -> bool:
+        """Whether a file's images are of rows that its writer found: those of an UPDATE are, others say it."""
+        return operation is Operation.UPDATE or self.payloads.no_new_rows(entry.payload)
+
     def met(self, change: Change, theirs: Iterable[Entry], partition: str) -> tuple[int, ...]:
-        """The columns that images of a winner in a partition set, and that a change sets or has read."""
+        """The columns that images of a winner in a partition set, and that a change sets or has read.
+
+        None where it may have written whole rows or tombstones, whose files name the key among the columns.
+        """
         cells = self._united(entry for entry in theirs if entry.partition == partition)
+        if {column.column_id for column in self.meta.columns if column.name in self.meta.primary_key} < cells:
+            return ()
         own = self._united(entry for entry in change.adds if entry.partition == partition)
         reads = [read.columns for read in change.reads]
         used = own.union(*reads) if own and all(reads) else cells

@@ -156,15 +156,18 @@ class RowChange:
             self._key_hashes[place] = frozenset(hashes)
         return self._key_hashes[place]
 
-    def found_all(self, reading: _Reading, theirs: Written, entry: Entry) -> bool:
-        """Whether the change has an image of each key of a file: rows that its read found, so none of them is new."""
-        if self.change.operation is not Operation.UPDATE or not reading.read.changes_all:
+    def found_all(self, theirs: Written, entry: Entry) -> bool:
+        """Whether the change has an image of each key of a file, all of rows that it found: none of them is new."""
+        if self.change.operation not in (Operation.UPDATE, Operation.MERGE):
             return False
         if self.change.key_sets is None:  # the commit will say
             return True
         place = (entry.partition, entry.bucket)
+        files = [one for one in self.written.files if (one.partition, one.bucket) == place]
         own, keys = self.key_hashes(place), theirs.keys.get(place)
-        return own is not None and keys is not None and own.issuperset(keys)
+        if own is None or keys is None or not own.issuperset(keys):
+            return False
+        return all(self.cells.make_no_rows(self.change.operation, one) for one in files)
 
     def hidden_in(self, partition: str) -> list[Hidden]:
         if self._hidden is None:
@@ -347,12 +350,12 @@ def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
 def _finds_no_more(me: RowChange, reading: _Reading, winner: Footprint, theirs: Written, entry: Entry) -> bool:
     """Whether a read would find the same rows after a winner's images, with the same values in what it used.
 
-    They set none of its columns. And they are of rows that were there: an UPDATE makes none, and an upsert of keys that
-    this change found and changes makes none of them.
+    They set none of its columns. And they are of rows that were there, as the winner says or this change, which found
+    and changes each of their keys.
     """
     if not me.cells.leave(reading.read, entry):
         return False
-    return winner.operation is Operation.UPDATE or me.found_all(reading, theirs, entry)
+    return me.cells.make_no_rows(winner.operation, entry) or me.found_all(theirs, entry)
 
 
 def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | None:

@@ -40,6 +40,9 @@ class Payloads(Protocol):
     def set_columns(self, payload: bytes) -> frozenset[int]:
         """The ids of the columns that images in a data file set; empty: its images are whole."""
 
+    def no_new_rows(self, payload: bytes) -> bool:
+        """Whether every image in a data file is known to be of a row that its writer found."""
+
     def schema_version(self, payload: bytes) -> int:
         """The version of the schema under which a data file was written."""
 
@@ -64,6 +67,9 @@ class NothingKnown:
 
     def set_columns(self, payload: bytes) -> frozenset[int]:  # noqa: ARG002
         return frozenset()
+
+    def no_new_rows(self, payload: bytes) -> bool:  # noqa: ARG002
+        return False
 
     def schema_version(self, payload: bytes) -> int:  # noqa: ARG002
         return 0

@@ -42,6 +42,9 @@ class WirePayloads:
     def set_columns(self, payload: bytes) -> frozenset[int]:
         return frozenset(common_pb2.DataFile.FromString(payload).set_columns)
 
+    def no_new_rows(self, payload: bytes) -> bool:
+        return common_pb2.DataFile.FromString(payload).no_new_rows
+
     def schema_version(self, payload: bytes) -> int:
         return common_pb2.DataFile.FromString(payload).schema_version
 

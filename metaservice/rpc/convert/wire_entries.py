@@ -67,7 +67,7 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
         kind = kinds.get(number)
         if kind is None:
             raise invalid("FILE_KIND_INVALID", path=path, kind=number)
-        if message.tombstones or message.set_columns:
+        if message.tombstones or message.set_columns or message.no_new_rows:
             wire_rows.check_images(message, meta, kind)
         if not 0 <= schema_version <= newest:
             raise invalid("SCHEMA_VERSION_INVALID", path=path, asked=schema_version, newest=newest)

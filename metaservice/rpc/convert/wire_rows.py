@@ -48,6 +48,8 @@ def check_images(message: common_pb2.DataFile, meta: TableMeta, kind: FileKind) 
     if message.tombstones and not (kind is FileKind.DELTA and 0 < message.tombstones <= message.rows):
         raise invalid("TOMBSTONES_INVALID", path=message.path[:128], count=message.tombstones)
     columns = message.set_columns
+    if message.no_new_rows and not columns:
+        raise invalid("SET_COLUMNS_INVALID", "only files with set_columns say no_new_rows", path=message.path[:128])
     if not columns:
         return
     if not meta.is_partial or kind is not FileKind.DELTA or message.external:

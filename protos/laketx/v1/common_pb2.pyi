@@ -826,6 +826,7 @@ class DataFile(_message.Message):
     CONTENT_FIELD_NUMBER: _builtins.int
     INLINED_FIELD_NUMBER: _builtins.int
     SET_COLUMNS_FIELD_NUMBER: _builtins.int
+    NO_NEW_ROWS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Path relative to the table's folder: "<transaction id>/…". The path of an external file is absolute, or a URI."""
     bucket: _builtins.int
@@ -860,6 +861,10 @@ class DataFile(_message.Message):
     """
     inlined: _builtins.bool
     """Set by the server: the service keeps the rows, and nothing is at the path."""
+    no_new_rows: _builtins.bool
+    """Delta files with set_columns: whether every image is of a row that the writer found, so the file makes no row. An
+    UPDATE makes none in any case.
+    """
     @_builtins.property
     def partition(self) -> Global___Partition:
         """Its partition."""
@@ -897,10 +902,11 @@ class DataFile(_message.Message):
         content: _builtins.bytes = ...,
         inlined: _builtins.bool = ...,
         set_columns: _abc.Iterable[_builtins.int] | None = ...,
+        no_new_rows: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "data_change", b"data_change", "first_row_id", b"first_row_id", "partition", b"partition", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "content", b"content", "data_change", b"data_change", "external", b"external", "first_row_id", b"first_row_id", "inlined", b"inlined", "kind", b"kind", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "row_order", b"row_order", "rows", b"rows", "schema_version", b"schema_version", "set_columns", b"set_columns", "stats", b"stats", "tombstones", b"tombstones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "content", b"content", "data_change", b"data_change", "external", b"external", "first_row_id", b"first_row_id", "inlined", b"inlined", "kind", b"kind", "no_new_rows", b"no_new_rows", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "row_order", b"row_order", "rows", b"rows", "schema_version", b"schema_version", "set_columns", b"set_columns", "stats", b"stats", "tombstones", b"tombstones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_change: _TypeAlias = _typing.Literal["data_change"]  # noqa: Y015
     _WhichOneofArgType__data_change: _TypeAlias = _typing.Literal["_data_change", b"_data_change"]  # noqa: Y015

@@ -199,6 +199,18 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "conflict_and_so_do"),
     ),
     Bug(
+        "every image of a merge counts as one of a row that was there",
+        CORE + "commit/cells.py",
+        (("return operation is Operation.UPDATE or", "return operation is not Operation.INSERT or"),),
+        own_tests=("tests/unit/test_cells.py",),
+    ),
+    Bug(
+        "a merge counts the rows that it made among those that it found",
+        CORE + "commit/row_level.py",
+        (("return all(self.cells.make_no_rows(self.change.operation, one) for one in files)", "return bool(files)"),),
+        own_tests=("tests/unit/test_cells.py",),
+    ),
+    Bug(
         "changes of different cells of a row conflict",
         CORE + "commit/cells.py",
         (("if not self.meta.is_partial:", "if self.meta.is_partial:"),),

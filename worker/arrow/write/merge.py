@@ -16,11 +16,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metaservice.client import key_spans_partitions
+from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.expressions.conditions import parsed
 from worker.arrow.expressions.evaluation import Expression, cast, comparable
-from worker.arrow.expressions.parser import Columns, parse_truth
+from worker.arrow.expressions.parser import Columns, parse_truth, parse_value
+from worker.arrow.write import partial_images
 from worker.arrow.write.input_rows import default_of, fitted
 from worker.arrow.write.merge_clauses import Clause, are_upserts, only_deletes_matched
 from worker.arrow.write.merge_sources import plain_source
@@ -46,7 +47,7 @@ from worker.base.schema import ROW_ID, UPSERT, quoted
 from worker.base.values import INTEGERS, wire_value
 from worker.commit.stages import Stage, Staged
 from worker.commit.writes import Write
-from worker.connection.table_view import TableView
+from worker.connection.table_view import TableView, write_rules
 from worker.files.arrow_types import arrow_schema, column_field
 
 KEYS_NAMED: Final = 1_000  # of the source; with more of them its partitions are named
@@ -91,17 +92,20 @@ def plan_merge(table: TableView, rows: pa.Table, on: str | Sequence[str], clause
     reads_all = any(clause.when == "by_source" for clause in clauses)
     near = TRUE if reads_all else _near(meta, source, merge)
     delta = _upserted(meta, source, merge, clauses)
+    sets = _columns_set(meta, merge)
 
     def stage(stage: Stage) -> Staged:
         if delta is not None:
             return write_keyed(stage, delta, is_base=False)
         then = table.at(stage.read_version)
         target = target_rows(then, stage.read_version, near)
-        return _staged(then, stage, target, source, merge, only_deletes=only_deletes_matched(clauses))
+        return _staged(then, stage, target, source, merge, sets, only_deletes=only_deletes_matched(clauses))
 
-    read = common_pb2.Read(predicate=near)
+    used = [] if sets is None else partial_images.columns_used(meta, _columns_read(meta, source, merge, clauses))
+    reads_nothing = delta is not None and is_partial(meta) and write_rules(meta).wants_keys  # as an upsert
+    reads = [] if reads_nothing else [common_pb2.Read(predicate=near, columns=used)]
     spans = key_spans_partitions(meta)
-    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=[read], looks_keys_up=spans)
+    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=reads, looks_keys_up=spans)
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
@@ -217,6 +221,28 @@ def _constant(scalar: pa.Scalar) -> Callable[[pa.Table], pa.Scalar]:
     return lambda _: scalar
 
 
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def _columns_set(meta: catalog_pb2.Table, merge: _Merge) -> frozenset[str] | None:
+    """The columns that its images of rows that are there set; None: these are whole."""
+    names = frozenset(name for clause in merge.clauses if clause.action == "update" for name in clause.values)
+    is_set = is_partial(meta) and names and names.isdisjoint(meta.partition_columns)  # what moves is whole
+    return names if is_set else None
+
+
+def _columns_read(
+    meta: catalog_pb2.Table, source: pa.Table, merge: _Merge, clauses: Sequence[Clause]
+) -> frozenset[str]:
+    """The table's columns in ON, in conditions and in the expressions of what is set."""
+    columns = _columns(meta, source)
+    texts = [value for clause in clauses for value in (clause.settings or {}).values() if isinstance(value, str)]
+    conditions = [clause.condition for clause in merge.clauses if clause.condition is not None]
+    expressions = [*merge.equal, *merge.others, *conditions, *(parse_value(text, columns) for text in texts)]
+    sides = [name.partition(".") for expression in expressions for name in expression.columns]
+    return frozenset(name for side, _, name in sides if side == TARGET)
+
+
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 
@@ -295,7 +321,8 @@ def _upserted(meta: catalog_pb2.Table, source: pa.Table, merge: _Merge, clauses:
     if not meta.primary_key or key_spans_partitions(meta) or not are_upserts(clauses) or merge.others:
         return None
     known = {name.lower() for name in source.column_names}
-    is_whole = all(column.name.lower() in known for column in meta.columns)
+    may_lack = {column.name for column in meta.columns if is_partial(meta) and (column.nullable or column.default_sql)}
+    is_whole = all(column.name.lower() in known or column.name in may_lack for column in meta.columns)
     names = {_name(_side(part, TARGET)) for part in merge.equal}
     is_same = all(_name(_side(part, SOURCE)).lower() == _name(_side(part, TARGET)).lower() for part in merge.equal)
     is_safe = all(part.null_safe or _name(_side(part, TARGET)) in meta.primary_key for part in merge.equal)
@@ -309,14 +336,21 @@ def _upserted(meta: catalog_pb2.Table, source: pa.Table, merge: _Merge, clauses:
         check_keys(delta, meta)
     except InputError:
         return None  # which error it is the table says
-    return delta
+    return partial_images.setting(delta, meta, [own.column_names]) if is_partial(meta) else delta
 
 
 # -- what is staged ----------------------------------------------------------------------------------------------------
 
 
 def _staged(
-    then: TableView, stage: Stage, target: TargetRows, source: pa.Table, merge: _Merge, *, only_deletes: bool
+    then: TableView,
+    stage: Stage,
+    target: TargetRows,
+    source: pa.Table,
+    merge: _Merge,
+    sets: frozenset[str] | None,
+    *,
+    only_deletes: bool,
 ) -> Staged:
     meta = stage.meta
     old, changed = [NO_PLACES], [NO_PLACES]
@@ -333,9 +367,8 @@ def _staged(
         old.append(hit)
     places = np.concatenate(old)
     _refuse_twice(meta, target.rows, places)
-    changes = Changes(
-        target.rows.take(pa.array(places)), np.concatenate(changed), pa.concat_tables(images), pa.concat_tables(new)
-    )
+    before = target.rows.take(pa.array(places))
+    changes = Changes(before, np.concatenate(changed), pa.concat_tables(images), pa.concat_tables(new), sets)
     return replaced(then, stage, target, changes, IF_TWICE)
 
 

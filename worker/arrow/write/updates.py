@@ -225,12 +225,16 @@ def target_rows(then: TableView, version: int, condition: common_pb2.Predicate |
 
 @dataclass(frozen=True)
 class Changes:
-    """The old rows that go, the images of some of them with their places among these, and rows that are new."""
+    """The old rows that go, the images of some of them with their places among these, and rows that are new.
+
+    `sets`: the columns that the images set, where they leave others as they are; None: they are whole.
+    """
 
     before: pa.Table
     places: np.ndarray[Any, np.dtype[np.int64]]
     images: pa.Table
     new: pa.Table | None = None
+    sets: frozenset[str] | None = None
 
 
 def replaced(
@@ -287,7 +291,13 @@ def _replaced_by_key(then: TableView, stage: Stage, changes: Changes, if_twice: 
     places = frame_of(before.select(names)).with_row_index("_laketx_at")
     left = places.join(frame_of(after.select(names)), on=names, how="anti", nulls_equal=True)["_laketx_at"]
     gone = before.take(pa.array(left.to_numpy()))
-    staged = write_keyed(stage, pa.concat_tables([with_op(after, UPSERT), tombstones(meta, gone)]), is_base=False)
+    delta = [with_op(after, UPSERT), tombstones(meta, gone)]
+    if changes.sets is not None:
+        images = partial_images.updating(with_op(changes.images, UPSERT), meta, changes.sets)
+        delta = [images, with_op(after.slice(len(images)), UPSERT), tombstones(meta, gone)]  # the others are whole
+    staged = write_keyed(stage, pa.concat_tables(delta, promote_options="default"), is_base=False)
+    for file in staged.files:
+        file.no_new_rows = 0 < len(file.set_columns) < len(meta.columns)  # a whole image or tombstone sets all
     staged.looked_at += looked_at
     return staged
 

@@ -112,7 +112,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
     }
     InternalRow image = staging.sets() == null ? row : staging.sets().image(row, types);
     if (moves == null) {
-      files.put(image);
+      files.put(image, false);
     } else if (isIn(row, partitionOf(metadata))) {
       moves.put(image, false);
     } else {

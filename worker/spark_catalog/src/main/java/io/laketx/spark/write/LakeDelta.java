@@ -108,6 +108,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     reads = StatementReads.ofRowChange(snapshot, scans, changesAll, options);
     if (knowsItsKeys()) reads.lookKeysUp();
     if (command == RowLevelOperation.Command.UPDATE && snapshot.isPartial()) setColumns();
+    if (command == RowLevelOperation.Command.MERGE && snapshot.isPartial()) mergeColumns();
     ConflictPolicy policy = options.policy(snapshot.meta(), false);
     txn = reads.begin(operation(), snapshot.meta().getSchemaVersion(), policy, options);
   }
@@ -116,6 +117,16 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     SparkPlans.Updated updated = SparkPlans.updated(snapshot.meta());
     sets = SetColumns.of(snapshot, updated);
     if (sets != null) reads.uses(SetColumns.used(snapshot.meta(), updated));
+  }
+
+  private void mergeColumns() {
+    MergedColumns merged = MergedColumns.of(snapshot.meta());
+    sets = merged == null ? null : SetColumns.of(snapshot, merged.updated());
+    if (sets == null) return;
+    boolean isUpsert = merged.isUpsert() && snapshot.meta().getRules().getWantsKeys();
+    if (!isUpsert) sets = sets.withWholeNewRows();
+    if (isUpsert) reads.areOfNoMatter();
+    else reads.uses(SetColumns.used(snapshot.meta(), merged.updated()));
   }
 
   /** Whether no row that it adds can have a key that lives in another partition: its rows were read, all that count. */

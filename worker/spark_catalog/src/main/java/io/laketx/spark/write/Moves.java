@@ -95,7 +95,7 @@ final class Moves {
       }
       if (place.left.containsKey(key)) place.filled.add(key.copy());
     }
-    files.put(row);
+    files.put(row, isNew);
   }
 
   /** A key that goes, among the rows that stay. */

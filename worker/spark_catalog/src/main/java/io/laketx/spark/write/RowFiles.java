@@ -51,6 +51,7 @@ final class RowFiles {
   private long waitingHash;
   private long rows;
   private long tombstones;
+  private boolean hasNew; // a row that its writer may not have found
   private long idMin;
   private long idMax;
   private boolean hasIds;
@@ -110,8 +111,13 @@ final class RowFiles {
     write(joined.apply(row, beside));
   }
 
-  /** A row of a primary-key table. */
+  /** A row of a primary-key table, which may be new. */
   void put(InternalRow row) throws IOException {
+    put(row, true);
+  }
+
+  /** The same; `isNew` is false for a row that was found. */
+  void put(InternalRow row, boolean isNew) throws IOException {
     if (refused != null || lacksValue(row)) return;
     long hash = Buckets.hash(row, keys, keyTypes);
     if (turnTo(row, Buckets.of(hash, meta.getBuckets())) || !isLastKey(row)) {
@@ -123,7 +129,9 @@ final class RowFiles {
       if (!isNewestFirst) refuseTwice(row);
       return;
     }
-    writeKeyed(row, hash, UPSERT);
+    hasNew |= isNew;
+    boolean isWhole = bits == null || (isNew && staging.sets().areNewWhole());
+    writeKeyed(row, hash, UPSERT, isWhole ? null : bits);
   }
 
   /** A key whose row goes; the row has what the table asks for, and NULL elsewhere. */
@@ -195,10 +203,10 @@ final class RowFiles {
     if (waiting == null) return;
     InternalRow row = waiting;
     waiting = null;
-    writeKeyed(row, waitingHash, TOMBSTONE);
+    writeKeyed(row, waitingHash, TOMBSTONE, null);
   }
 
-  private void writeKeyed(InternalRow row, long hash, byte op) throws IOException {
+  private void writeKeyed(InternalRow row, long hash, byte op, byte[] set) throws IOException {
     if (staging.tellsKeys()) {
       if (hashed == hashes.length && hashed <= KEYS_MAX) hashes = Arrays.copyOf(hashes, Math.max(16, hashed * 2));
       if (hashed < hashes.length) hashes[hashed] = hash;
@@ -210,7 +218,7 @@ final class RowFiles {
     }
     if (op == TOMBSTONE) tombstones++;
     beside.update(0, op);
-    if (bits != null) beside.update(1, op == TOMBSTONE ? null : bits);
+    if (bits != null) beside.update(1, set);
     write(joined.apply(row, beside));
   }
 
@@ -264,11 +272,12 @@ final class RowFiles {
       if (hasIds) entry.setRowIdMin(idMin).setRowIdMax(idMax);
     }
     closing.finish(entry);
-    if (bits != null) staging.sets().tell(entry, meta);
+    if (bits != null) staging.sets().tell(entry, meta, hasNew);
     long[] told = hashed <= KEYS_MAX ? Arrays.copyOf(hashes, hashed) : new long[0];
     done.add(new Told.Written(entry.build().toByteArray(), told));
     rows = 0;
     tombstones = 0;
+    hasNew = false;
     hasIds = false;
     hashes = new long[0];
     hashed = 0;

@@ -19,12 +19,13 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.DataType;
 
 /**
- * The columns that the images of an UPDATE or INSERT set, in a table whose images may set single columns.
+ * The columns that the images of an UPDATE, MERGE or INSERT set, in a table whose images may set single columns.
  *
  * @param ids of the columns that are set
- * @param kept where the columns are that an image of an UPDATE has: those, and the ones that no image lacks
+ * @param kept where the columns are that an image of a row that is there has: those, and the ones that no image lacks
+ * @param areNewWhole whether a new row sets all columns
  */
-record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
+record SetColumns(List<Integer> ids, int[] kept, boolean areNewWhole) implements Serializable {
 
   /** Null where its images are whole: it sets every column, moves rows, or can't be seen. */
   static SetColumns of(Snapshot snapshot, Updated updated) {
@@ -41,7 +42,7 @@ record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
       if (isSet) ids.add(one.getColumnId());
       if (isSet || everywhere.contains(one.getName()) || !one.getNullable()) kept.add(at);
     }
-    return new SetColumns(ids, kept.stream().mapToInt(at -> at).toArray());
+    return new SetColumns(ids, kept.stream().mapToInt(at -> at).toArray(), false);
   }
 
   /** Of an INSERT whose rows have columns of these names, in lower case; null where its images are whole. */
@@ -50,7 +51,7 @@ record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
     List<Column> others = meta.getColumnsList().stream().filter(one -> !everywhere.contains(one.getName())).toList();
     List<Integer> ids =
         others.stream().filter(one -> names.contains(one.getName().toLowerCase(Locale.ROOT))).map(Column::getColumnId).toList();
-    return ids.size() == others.size() ? null : new SetColumns(List.copyOf(ids), new int[0]);
+    return ids.size() == others.size() ? null : new SetColumns(List.copyOf(ids), new int[0], false);
   }
 
   /** The ids of the columns whose values the UPDATE uses, for its reads to declare; none: any. */
@@ -67,6 +68,10 @@ record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
     return found;
   }
 
+  SetColumns withWholeNewRows() {
+    return new SetColumns(ids, kept, true);
+  }
+
   byte[] bits() {
     return ids.isEmpty() ? new byte[0] : ImageFold.bits(ids);
   }
@@ -78,8 +83,8 @@ record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
     return found;
   }
 
-  /** Statistics are those of images, not of rows, but for key and partition. */
-  void tell(DataFile.Builder entry, Table meta) {
+  /** Statistics are those of images, not of rows, but for key and partition. `hasNew`: some image may make a row. */
+  void tell(DataFile.Builder entry, Table meta, boolean hasNew) {
     Set<String> everywhere = everywhere(meta);
     Set<Integer> known = new HashSet<>();
     Set<Integer> all = new TreeSet<>();
@@ -89,7 +94,8 @@ record SetColumns(List<Integer> ids, int[] kept) implements Serializable {
     }
     List<ColumnStats> stats = entry.getStatsList().stream().filter(one -> known.contains(one.getColumnId())).toList();
     entry.clearStats().addAllStats(stats);
-    if (entry.getTombstones() > 0) entry.addAllSetColumns(all);
+    entry.setNoNewRows(!hasNew);
+    if (entry.getTombstones() > 0 || (hasNew && areNewWhole)) entry.addAllSetColumns(all);
     else if (ids.isEmpty()) entry.addSetColumns(WireValues.column(meta, meta.getPrimaryKey(0)).getColumnId()); // not whole
     else entry.addAllSetColumns(ids);
   }

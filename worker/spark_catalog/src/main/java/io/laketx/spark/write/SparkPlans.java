@@ -366,7 +366,15 @@ final class SparkPlans {
     }
   }
 
-  // -- a MERGE that is an insert by key
+  // -- a MERGE
+
+  /** Null where it is none, or can't be seen. */
+  static MergeRows merge() {
+    QueryExecution execution = execution();
+    return execution == null ? null : find(execution.analyzed(), MergeRows.class);
+  }
+
+  // -- one that is an insert by key
 
   /**
    * Whether the MERGE that runs makes every row that comes in the row of its key, whatever the table has: it is ON the key
@@ -398,8 +406,7 @@ final class SparkPlans {
    * else, with all rows of the table.
    */
   static boolean mergesByKey(Table meta) {
-    QueryExecution execution = execution();
-    MergeRows merge = execution == null ? null : find(execution.analyzed(), MergeRows.class);
+    MergeRows merge = merge();
     if (merge == null) return false;
     if (merge.notMatchedInstructions().isEmpty()) return true;
     if (!(merge.child() instanceof Join join) || join.condition().isEmpty() || !isWhole(join.left())) return false;
@@ -423,8 +430,7 @@ final class SparkPlans {
   }
 
   private static Join upsert(Table meta) {
-    QueryExecution execution = execution();
-    MergeRows merge = execution == null ? null : find(execution.analyzed(), MergeRows.class);
+    MergeRows merge = merge();
     if (merge == null || !(merge.child() instanceof Join join) || join.condition().isEmpty()) return null;
     List<Expression> matched = written(merge.matchedInstructions(), meta);
     List<Expression> others = written(merge.notMatchedInstructions(), meta);
@@ -444,7 +450,7 @@ final class SparkPlans {
   }
 
   /** Whether the statement asks for all rows of the table. */
-  private static boolean isWhole(LogicalPlan target) {
+  static boolean isWhole(LogicalPlan target) {
     LogicalPlan rows = target instanceof Project project ? project.child() : target;
     if (rows instanceof Filter filter && filter.condition().equals(Literal$.MODULE$.TrueLiteral())) rows = filter.child();
     return rows.children().isEmpty();
@@ -460,7 +466,7 @@ final class SparkPlans {
   }
 
   /** By the columns of the key, what of a row that comes in they must equal; null where more is asked, or less. */
-  private static Map<String, Expression> keySources(Join join, Table meta) {
+  static Map<String, Expression> keySources(Join join, Table meta) {
     Map<String, Expression> found = new HashMap<>();
     List<Expression> open = new ArrayList<>(List.of(join.condition().get()));
     while (!open.isEmpty()) {
@@ -482,16 +488,16 @@ final class SparkPlans {
 
   // -- columns of a plan
 
-  private static boolean isOf(LogicalPlan plan, Expression one) {
+  static boolean isOf(LogicalPlan plan, Expression one) {
     return one instanceof Attribute column && plan.outputSet().contains(column);
   }
 
-  private static String nameOf(Expression column) {
+  static String nameOf(Expression column) {
     return ((Attribute) column).name();
   }
 
   /** Without a check for NULL around it. */
-  private static Expression bare(Expression value) {
+  static Expression bare(Expression value) {
     return value instanceof AssertNotNull check ? check.child() : value;
   }
 

@@ -28,7 +28,7 @@ import java.util.function.Supplier;
  */
 final class StatementReads {
   private final Snapshot snapshot;
-  private final List<TableRead> changed; // what finds the rows that are changed
+  private List<TableRead> changed; // what finds the rows that are changed
   private final List<TableRead> besides = new ArrayList<>(); // all other reads of the table
   private final List<Read> partitions; // what finds the partitions that are overwritten
   private final List<TableRead> others; // reads of other tables, where they are declared
@@ -143,6 +143,11 @@ final class StatementReads {
   /** Of the rows that it changes the statement uses these columns alone. */
   void uses(List<Integer> columns) {
     used = columns;
+  }
+
+  /** The statement does the same whatever rows it changes: what finds them counts for nothing. */
+  void areOfNoMatter() {
+    changed = List.of();
   }
 
   WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy, WriteOptions options) {
