@@ -5,6 +5,7 @@
     condition   :=  conjunction (OR conjunction)*
     conjunction :=  term (AND term)*
     term        :=  NOT term  |  ( condition )  |  TRUE  |  FALSE  |  value OP column  |  column test
+                 |  a boolean column
     test        :=  OP value  |  IS [NOT] NULL  |  [NOT] IN ( value, … )  |  [NOT] BETWEEN value AND value
                  |  [NOT] LIKE 'prefix%'  |  STARTS WITH 'prefix'
 
@@ -159,6 +160,8 @@ class _Parser:
             "STARTS": self._starts_with,
         }
         test = tests.get(self.now.word)
+        if test is None and not negated and column.type == "boolean":
+            return _compare(column, common_pb2.COMPARISON_EQUAL, common_pb2.Value(boolean=True))
         if test is None:
             self.refuse(f"expected a comparison, IN, BETWEEN, LIKE or IS after `{column.name}`, not {self.now}")
         self._take()

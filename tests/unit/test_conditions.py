@@ -64,6 +64,8 @@ def parsed(text: str) -> Predicate:
         ("raw = X'00Ff'", Compare("raw", "=", b"\x00\xff")),
         ("done = true", Compare("done", "=", True)),
         ("FALSE <> done", Compare("done", "<>", False)),
+        ("done", Compare("done", "=", True)),
+        ("NOT done AND (`done` OR id = 1)", parsed("NOT done = TRUE AND (done = TRUE OR id = 1)")),
         ("day = '2026-11-21'", Compare("day", "=", DAY)),
         ("DATE '2026-11-21' > date", Compare("date", "<", DAY)),
         ("day = DATE '2026-11-21'", Compare("day", "=", DAY)),
