@@ -100,7 +100,7 @@ def test_other_columns_lose_what_spark_lets_them_unless_casts_are_strict(
         with pytest.raises(InputError, match="CAST_LOSSY"):
             table.update({name: value.rpartition(" as ")[0]})
     table.insert(one(spark, "1 as id", *exact))
-    table.update({"n": "3.0D"}, where="c = 1.5")
+    table.update({"n": "3.0D", "f": None}, where="c = 1.5")
     assert [row["n"] for row in table.read().collect()] == [3]
 
 

@@ -13,6 +13,7 @@ import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.IntegralType;
+import org.apache.spark.sql.types.NullType;
 import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.TimestampNTZType;
@@ -72,6 +73,7 @@ public final class Casts {
 
   /** Whether a cast that succeeds may give another value. */
   static boolean mayLose(DataType from, DataType to) {
+    if (from instanceof NullType) return false;
     boolean isReal = from instanceof FloatType || from instanceof DoubleType;
     int scale = from instanceof DecimalType decimal ? decimal.scale() : 0;
     if (to instanceof IntegralType) return isReal || scale > 0;
