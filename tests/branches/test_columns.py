@@ -106,3 +106,40 @@ def test_a_change_of_a_profile_is_no_change_of_columns_alone(lake: Lake) -> None
     branch.table("profile.t").append([{"id": 1}])
     lake.client.alter_table(table.table_id, common_pb2.Alteration(profile="row_level"))
     assert reasons(lake, "profile") == [("profile.t", "METADATA_CHANGED")]
+
+
+def kept(table: Table) -> list[int]:
+    return [row["id"] for row in rows_of(table)]
+
+
+def test_reads_on_a_branch_mean_their_columns_whatever_the_names(lake: Lake) -> None:
+    """Under `row_level` a branch's DELETE is judged by what it read: columns by their ids, on both sides' names."""
+    schema, rows = "id bigint, a int, b int", [{"id": 1, "a": 1, "b": 9}, {"id": 2, "a": 9, "b": 1}]
+    tables = [
+        lake.create_table(f"reads.{name}", schema, primary_key=["id"], buckets=1, profile="row_level")
+        for name in ("mine", "still", "swapped", "gone")
+    ]
+    for table in tables:
+        put(table, rows)
+    branch = lake.branch("reads")
+    mine, still, swapped, gone = (branch.table(table.name) for table in tables)
+    mine.rename_column("a", "x")
+    mine.delete("x > 5")
+    still.rename_column("a", "x")
+    still.delete("x > 5 AND id < 9")
+    swapped.delete("a > 5")
+    gone.delete("a > 5")
+    for table in tables[1:]:
+        table.rename_column("a", "c")
+        table.rename_column("b", "a")
+    put(tables[2], [{"id": 3, "c": 1, "a": 9}])
+    tables[3].drop_column("c")
+    tables[1].rename_column("c", "x")
+    branch.merge()
+    assert [kept(lake.table(table.name)) for table in tables] == [[1], [1], [1, 3], [1]]
+    late = lake.branch("late")
+    late.table("reads.swapped").delete("a > 5")
+    tables[2].rename_column("a", "d")
+    tables[2].rename_column("c", "a")
+    put(tables[2], [{"id": 4, "a": 1, "d": 9}])
+    assert reasons(lake, "late") == [("reads.swapped", "CONCURRENT_APPEND")]

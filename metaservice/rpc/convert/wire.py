@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from hashlib import blake2b
 from types import MappingProxyType
+from typing import Any
 from uuid import UUID
 
 from google.protobuf.message import Message
@@ -35,6 +36,7 @@ from metaservice.core.table.predicates import (
 from metaservice.core.table.profiles import feature_known
 from metaservice.core.table.properties import PROPERTY_CHARS, check_property
 from metaservice.core.table.types import folded
+from metaservice.shared.column_types import INTEGERS
 from protos.laketx.v1 import common_pb2
 
 NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
@@ -254,9 +256,57 @@ def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, .
     return tuple(found)
 
 
-def kept_reads(messages: Sequence[bytes], meta: TableMeta) -> tuple[Read, ...]:
-    """Reads that were kept as they came."""
-    return reads([common_pb2.Read.FromString(raw) for raw in messages], meta)
+def kept_reads(messages: Sequence[bytes], before: TableMeta, onto: TableMeta) -> tuple[Read, ...]:
+    """Reads that were kept as they came, under an earlier or another definition of the table, with today's names.
+
+    A top-level part about a column that is gone, or has become something else, is TRUE.
+    """
+    found = [common_pb2.Read.FromString(raw) for raw in messages]
+    names = _names_onto(before, onto)
+    if any(name != names.get(folded(name)) for name in (column.name for column in before.columns)):
+        for message in found:
+            if message.HasField("predicate"):
+                _rename_columns(message.predicate, names)
+    return reads(found, onto)
+
+
+def _names_onto(before: TableMeta, onto: TableMeta) -> dict[str, str]:
+    """The names of columns in `onto`, by those that they had before, in lower case."""
+    now = {column.column_id: column for column in onto.columns}
+    return {
+        folded(column.name): now[column.column_id].name
+        for column in before.columns
+        if column.column_id in now and _reads_alike(column.type, now[column.column_id].type)
+    }
+
+
+def _reads_alike(before: str, onto: str) -> bool:
+    """Whether a value that was compared with a column of the one type can be compared with one of the other."""
+    return before == onto or (before in INTEGERS and onto in INTEGERS)
+
+
+def _rename_columns(message: common_pb2.Predicate, names: Mapping[str, str]) -> None:
+    if message.WhichOneof("kind") == "all_of":
+        for one in message.all_of.operands:
+            _rename_columns(one, names)
+        return
+    leaves = list(_leaves(message))
+    if any(folded(one.column) not in names for one in leaves):
+        message.literal = True
+        return
+    for one in leaves:
+        one.column = names[folded(one.column)]
+
+
+def _leaves(message: common_pb2.Predicate) -> Iterator[Any]:
+    kind = message.WhichOneof("kind")
+    if kind in ("all_of", "any_of"):
+        for one in getattr(message, kind).operands:
+            yield from _leaves(one)
+    elif kind == "negation":
+        yield from _leaves(message.negation)
+    elif kind not in ("literal", None):
+        yield getattr(message, kind)
 
 
 # -- entries -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ A merge writes them to the parent. A refresh writes them to new forks of the par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from metaservice.core.clock import next_commit_time
@@ -15,12 +15,12 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.retention.branch_marks import merged_cursor, merged_tag
 from metaservice.core.retention.marks import Cursor, Tag
 from metaservice.core.table.branches import Branch, off_branch, on_branch
-from metaservice.core.table.meta import Alteration, TableMeta
-from metaservice.core.table.model import Change, Operation, Principal, Read, TableCommit
+from metaservice.core.table.meta import Alteration
+from metaservice.core.table.model import Change, Operation, Principal, TableCommit
 from metaservice.service.branch.branched_names import BranchedName, BranchedNames
 from metaservice.service.branch.branches import check_childless, tables_on
 from metaservice.service.branch.merge_turns import MergeTurns, TableTurns, heads_of
-from metaservice.service.branch.replay import Replay, Replayed
+from metaservice.service.branch.replay import ReadsUnder, Replay, Replayed
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import find_cursor, find_tag
 from metaservice.service.decider.clocks import Clocks
@@ -31,8 +31,6 @@ from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
 from metaservice.store.records.branches import Fork
-
-ReadsUnder = Callable[[Sequence[bytes], TableMeta], tuple[Read, ...]]  # the wire's messages, of a table
 
 
 @dataclass(slots=True)
@@ -167,7 +165,7 @@ class BranchReplay:
         parent = self.parent_of(table.fork)
         if parent is None:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", table_id=table.meta.table_id)
-        return Replay(self._state, table, parent, self._reads_of(parent), txn)
+        return Replay(self._state, table, parent, self._reads_under, txn)
 
     def _turns_of(self, branch: Branch, table: TableState, txn: Txn) -> TableTurns:
         replay = self._replay(table, txn)
@@ -206,9 +204,6 @@ class BranchReplay:
         busy = [txn.txn_id for txn in self._state.open.values() if not on_it.isdisjoint(txn.tables)]
         if busy:
             raise MetaError(ErrorKind.BLOCKED, "BRANCH_IN_USE", branch=branch.name, open=len(busy), txn_id=min(busy))
-
-    def _reads_of(self, parent: TableState) -> Callable[[Sequence[bytes]], tuple[Read, ...]]:
-        return lambda messages: self._reads_under(messages, parent.meta)
 
     def parent_of(self, fork: Fork | None) -> TableState | None:
         """The table that a fork is of, unless it was dropped."""

@@ -12,9 +12,10 @@ from metaservice.core.table.branches import Branch, BranchEventKind
 from metaservice.core.table.model import TableCommit
 from metaservice.core.table.properties import MERGE_CHECKS, text_property
 from metaservice.core.table.property_forms import parse_checks
-from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReadsUnder, ReplayRequest
+from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReplayRequest
 from metaservice.service.branch.branched_names import BranchedNames
 from metaservice.service.branch.branches import forget_branch, note_event, put_branch
+from metaservice.service.branch.replay import ReadsUnder
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions

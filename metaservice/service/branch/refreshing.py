@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.table.branches import Branch, BranchEventKind, off_branch, on_branch
 from metaservice.core.table.model import TableCommit
-from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReadsUnder, ReplayRequest
+from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReplayRequest
 from metaservice.service.branch.branches import note_event, put_branch
-from metaservice.service.branch.replay import Replayed
+from metaservice.service.branch.replay import ReadsUnder, Replayed
 from metaservice.service.commit.dropping import forget_table
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions

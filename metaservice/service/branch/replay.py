@@ -10,7 +10,7 @@ Nothing is written: the answer are the parent's next commits, or why there are n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -30,19 +30,23 @@ from metaservice.core.table.model import (
     Footprint,
     Live,
     Operation,
+    Read,
     Ref,
     TableCommit,
 )
 from metaservice.service.branch.ahead import RESTORED, Ahead
 from metaservice.service.branch.replayed_columns import ReplayedColumns
+from metaservice.service.decider.forking import meta_at
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
-from metaservice.store.records.branches import ReadsOf, decode_declared
+from metaservice.store.records.branches import decode_declared
 from metaservice.store.records.commits import EncodedCommit, encode_commit
 from metaservice.store.records.row_facts import load_rows
 from metaservice.store.records.tables import added_chunks, added_of, decode_commit, decode_table
 
+# The wire's messages, under the definition that a table had, as reads of one under another.
+ReadsUnder = Callable[[Sequence[bytes], TableMeta, TableMeta], tuple[Read, ...]]
 CHECKED_ONCE = frozenset({Operation.ALTER, Operation.RESTORE})  # when they were made; here they have other forms
 ON_CONFLICT = "write.on_conflict"
 COST_OF_A_TABLE, COST_OF_A_COMMIT, COST_OF_A_RECORD = 1_500, 600, 200  # in comparisons that take as long
@@ -112,15 +116,18 @@ class Replayed:
 class Replay:
     """The commits of one fork on top of its parent."""
 
-    def __init__(self, state: State, fork: TableState, parent: TableState, reads_of: ReadsOf, author: Txn) -> None:
+    def __init__(
+        self, state: State, fork: TableState, parent: TableState, reads_under: ReadsUnder, author: Txn
+    ) -> None:
         if fork.fork is None:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", table_id=fork.meta.table_id)
         self._state = state
         self._fork = fork
         self._parent = parent
         self._base = fork.fork.version
-        self._reads_of = reads_of
+        self._reads_under = reads_under
         self._merge = author
+        self._meta = fork.meta  # the fork's, before the commit that is looked at
         self.done = Replayed(parent, parent.meta.name)
 
     def run(self, branch: str, time_us: int) -> Replayed:
@@ -153,9 +160,13 @@ class Replay:
 
     def _logged(self) -> Iterable[Logged]:
         self._state.flush()
+        self._meta = meta_at(self._state, self._fork, self._base)
         for version in range(self._base + 1, self._fork.head + 1):
             self.done.branch_version = version
-            yield load_commit(self._state, self._fork, version)
+            logged = load_commit(self._state, self._fork, version)
+            yield logged
+            if logged.summary.footprint.altered:
+                self._meta = meta_at(self._state, self._fork, version)
 
     def _author(self, logged: Logged, branch: str) -> Txn:
         """The transaction of the merge, as the author of this commit: each keeps its message and its principal."""
@@ -172,7 +183,7 @@ class Replay:
         """The same commit: the parent has the same entries, and gives the same versions."""
         summary, table_id = logged.summary, self._parent.meta.table_id
         footprint = replace(summary.footprint, time_us=time_us, txn_id=self._merge.txn_id)
-        change = self._declared(logged)
+        change = self._declared(logged, self._meta)
         fill_inlined(self._state, self._fork, [live.entry for live in logged.added])
         change.adds = [live.entry for live in logged.added]
         change.changes_data = summary.logical
@@ -192,11 +203,15 @@ class Replay:
             meta = replace(decode_table(raw), table_id=table_id, name=parent.name, digest=parent.digest)
         return TableCommit(logged.version, time_us, change, 0, footprint, logged.added, removed, meta)
 
-    def _declared(self, logged: Logged) -> Change:
-        """What the commit declared, as a change of the parent that read the fork's base."""
-        table_id, raw_id = self._parent.meta.table_id, self._fork.raw_id
+    def _declared(self, logged: Logged, onto: TableMeta) -> Change:
+        """What the commit declared, as a change of the parent, defined so, that read the fork's base."""
+        table_id, raw_id, before = self._parent.meta.table_id, self._fork.raw_id, self._meta
         raw = self._state.store.get(keys.declared_key(raw_id, logged.version))
-        change = decode_declared(raw or b"", table_id, logged.operation, self._base, self._reads_of)
+
+        def reads_of(messages: Sequence[bytes]) -> tuple[Read, ...]:
+            return self._reads_under(messages, before, onto)
+
+        change = decode_declared(raw or b"", table_id, logged.operation, self._base, reads_of)
         rows = load_rows(self._state.records.cursor(), raw_id, logged.version, 2**31)
         change.key_sets = tuple(rows[1]) if rows is not None else ()
         if logged.operation is Operation.CUSTOM:
@@ -225,7 +240,7 @@ class Replay:
                 rewritten |= {path for group in footprint.groups for path in group.outputs}
                 left_out.append(logged.version)
                 continue
-            change = self._declared(logged)
+            change = self._declared(logged, meta)
             if logged.operation is Operation.CUSTOM and not change.changes_data:
                 raise _no_replay(logged, meta)  # what it read is not kept
             if footprint.altered:

@@ -346,6 +346,12 @@ BUGS: Final = (
         SCHEMA_OF_FILES,
     ),
     Bug(
+        "conditions of a branch's changes keep the names that its columns had",
+        "metaservice/rpc/convert/wire.py",
+        (("                _rename_columns(message.predicate, names)\n", "                pass\n"),),
+        SCHEMA_OF_FILES,
+    ),
+    Bug(
         "a merged overwrite leaves what the branch had compacted before it",
         SERVICE + "branch/replay.py",
         (("ahead.compacts = logged.version - 1, change.scope is None", "ahead.compacts = logged.version - 1, True"),),
