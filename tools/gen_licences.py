@@ -65,8 +65,9 @@ FOR_MACHINES_WITHOUT: Final = (  # tools/toolchain.py has them
     ("org.frgaal:compiler, javadoc", "GPL-2.0-only WITH Classpath-exception-2.0"),
 )
 FOR_KAFKA: Final = (
-    ("confluent-kafka, from PyPI", "Apache-2.0"),
-    ("librdkafka, in its wheel", "BSD-2-Clause"),
+    ("confluent-kafka, grpcio-tools, from PyPI", "Apache-2.0"),
+    ("librdkafka, in the wheel of confluent-kafka", "BSD-2-Clause"),
+    ("protoc, in the wheel of grpcio-tools", "BSD-3-Clause"),
 )
 FOR_DLT: Final = (("dlt, from PyPI", "Apache-2.0"),)
 IN_THE_TESTS: Final = (

@@ -11,11 +11,13 @@ from typing import Any, Final
 from laketx.commands.dead_letters import DeadLetterFile, DeadLetters, DeadLetterTopic
 from laketx.commands.kafka_consumer import BatchLimits, KafkaIngest, Totals
 from laketx.commands.message_batches import MessageFormat
+from laketx.commands.message_decoders import SchemaDecoder
 from laketx.lake import Lake
 from laketx.table import Table
 from metaservice.cli.failures import usage_failure
 from metaservice.cli.find import find_table
 from metaservice.cli.output import Session
+from worker.formats.schema_registry import SchemaRegistry, secret_from
 from worker.services.commands import told, warehouse_of
 
 REPORT_EVERY_S: Final = 10.0
@@ -28,6 +30,9 @@ def run_kafka(
     table: str,
     group: str,
     form: str,
+    registry: str | None,
+    registry_secret_file: str | None,
+    registry_ca_file: str | None,
     op: str | None,
     sequence: str | None,
     soft_delete: str | None,
@@ -44,11 +49,22 @@ def run_kafka(
 ) -> None:
     if form == "debezium" and op is not None:
         raise usage_failure("Debezium's messages say their operation themselves", next_step="leave out --op")
-    if merge_schema and form != "debezium":
-        raise usage_failure("--merge-schema needs --format debezium", next_step="add the columns: laketx table alter")
+    if merge_schema and form == "json":
+        raise usage_failure(
+            "messages of JSON say no types: --merge-schema", next_step="laketx table alter adds columns"
+        )
+    if form in ("avro", "protobuf") and registry is None:
+        raise usage_failure(f"--format {form} needs --registry", next_step="such as: --registry https://registry:8081")
+    if registry is None and (registry_secret_file or registry_ca_file):
+        raise usage_failure("the secret and the authorities are of a registry", next_step="name it: --registry URL")
     brokers_of = {**dict(kafka_settings), "bootstrap.servers": brokers}
     place = warehouse_of(session, warehouse)
     with told(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
+        decoder = None
+        if registry is not None:
+            secret = session.environment.get("LAKETX_REGISTRY_SECRET", "")
+            schemas = SchemaRegistry(registry, secret_from(secret, registry_secret_file), registry_ca_file or "")
+            decoder = SchemaDecoder(schemas, form, time.monotonic)
         letters = _dead_letters(dead_letters, dead_letter_topic, brokers_of)
         ingest = KafkaIngest(
             Table(lake, find_table(lake.client, table)),
@@ -58,6 +74,7 @@ def run_kafka(
             limits=BatchLimits(batch_rows, batch_bytes, batch_seconds),
             from_latest=begin == "latest",
             dead_letters=letters,
+            decoder=decoder,
             note=session.note,
         )
         try:

@@ -21,16 +21,31 @@ INGEST: Final = group("ingest", "Follow a stream of messages into a table.")
 @click.option("--table", required=True, type=TABLE, help="Name or id of the table.")
 @click.option("--group", "group", default="laketx", metavar="NAME", help="The consumer group (default laketx).")
 @click.option(
-    "--format", "form", type=OneOf(["json", "debezium"]), default="json", help="What the values are (default json)."
+    "--format",
+    "form",
+    type=OneOf(["json", "avro", "protobuf", "debezium"]),
+    default="json",
+    help="What the values are (default json). Avro and Protobuf need --registry.",
 )
-@click.option("--op", metavar="NAME", help="The field of a JSON message that has its operation.")
+@click.option("--registry", metavar="URL", help="The schema registry that knows the schemas of the messages.")
+@click.option(
+    "--registry-secret-file",
+    type=FILE,
+    help="A file with `user:password` or a token for the registry (LAKETX_REGISTRY_SECRET has its content instead).",
+)
+@click.option(
+    "--registry-ca-file", type=FILE, help="The authorities that the registry's certificate is checked by, in PEM."
+)
+@click.option("--op", metavar="NAME", help="The field of a message that has its operation.")
 @click.option(
     "--sequence",
     metavar="NAME",
     help="The field that orders the changes of a key; of Debezium's messages a field of source, such as lsn.",
 )
 @click.option("--soft-delete", metavar="NAME", help="A boolean column: deleted rows stay, and have true there.")
-@click.option("--merge-schema", is_flag=True, help="Add columns that Debezium's messages have and the table lacks.")
+@click.option(
+    "--merge-schema", is_flag=True, help="Add columns that the messages have and the table lacks, as their schemas say."
+)
 @click.option(
     "--from",
     "begin",

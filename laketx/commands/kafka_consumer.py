@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Final, TypeAlias
 
 import confluent_kafka as kafka
 
 from laketx.commands.dead_letters import DeadLetters
-from laketx.commands.message_batches import Content, MessageFormat
+from laketx.commands.message_batches import Content, MessageFormat, Parsed
+from laketx.commands.message_decoders import SchemaDecoder, plain
 from laketx.table import Table
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, MetaServiceError
 from metaservice.client.retries import Backoff
@@ -28,10 +30,12 @@ from worker.base.errors import InputError
 from worker.commit.transaction import PLANNED_AGAIN, run_writes
 from worker.commit.writes import APP_ID_CHARS_MAX, Write
 from worker.formats.rejects import REFUSALS
+from worker.formats.schema_registry import RegistryAwayError
 
 POLL_S: Final = 0.2  # a signal is noticed after that time
 ATTEMPTS_MAX: Final = 50
 BACKOFF: Final = Backoff(base_s=0.02, longest_s=2.0)
+AWAY_BACKOFF: Final = Backoff(base_s=0.5, longest_s=15.0)
 ANSWER_S: Final = 30.0
 FIRST_ANSWER_S: Final = 10.0
 AWAY: Final = (kafka.KafkaError._ALL_BROKERS_DOWN, kafka.KafkaError._RESOLVE, kafka.KafkaError._AUTHENTICATION)  # noqa: SLF001 - public names
@@ -75,6 +79,10 @@ class Totals:
     version: int = 0
 
 
+class StoppedError(Exception):
+    """The process is to end while it waits."""
+
+
 class PartitionsMovedError(Exception):
     """Another process has committed messages of this batch."""
 
@@ -92,6 +100,7 @@ class KafkaIngest:
         limits: BatchLimits,
         from_latest: bool,
         dead_letters: DeadLetters | None,
+        decoder: SchemaDecoder | None = None,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
         form.check(table.meta)
@@ -104,6 +113,7 @@ class KafkaIngest:
         self._limits = limits
         self._from_latest = from_latest
         self._dead_letters = dead_letters
+        self._decode = plain if decoder is None else decoder.decode
         self._note = note
         self._is_away = False  # no broker answers
         self._brokers = settings["bootstrap.servers"]
@@ -246,15 +256,35 @@ class KafkaIngest:
         if not batch.contents:
             return
         try:
-            self._commit(batch)
+            self._commit(batch, self._parsed(batch))
+        except StoppedError:
+            self._note(
+                f"{len(batch.contents)} messages are left for the next start: the schema registry doesn't answer"
+            )
+            return
         except PartitionsMovedError:
             self._assign(self._consumer, self._consumer.assignment())
             return
         self._committed.update(batch.ends)
         self._store_offsets(batch)
 
-    def _commit(self, batch: Batch) -> None:
-        contents: Sequence[Content] = batch.contents
+    def _parsed(self, batch: Batch) -> Sequence[Parsed]:
+        """Wait for the schema registry if it is away; the brokers keep what comes meanwhile."""
+        for attempt in count():
+            try:
+                return self._decode(batch.contents)
+            except RegistryAwayError as error:
+                if not attempt:
+                    self._note(f"waiting for the schema registry: {error}")
+                until_s = time.monotonic() + AWAY_BACKOFF.delay_s(attempt, random.random())
+                while time.monotonic() < until_s and not self.is_stopping:
+                    time.sleep(POLL_S)
+                if self.is_stopping:
+                    raise StoppedError from error
+        raise AssertionError("it counts on")
+
+    def _commit(self, batch: Batch, all_parsed: Sequence[Parsed]) -> None:
+        parsed = all_parsed
         apps = [
             common_pb2.AppVersion(app_id=self._app_id(*place), version=end) for place, end in sorted(batch.ends.items())
         ]
@@ -264,7 +294,7 @@ class KafkaIngest:
             self._table.refresh()
             if self._is_committed(batch):  # an answer was lost
                 return
-            contents, planned = self._planned(batch, contents)
+            parsed, planned = self._planned(batch, parsed, all_parsed)
             write = replace(
                 planned.write.at(planned.write.meta.head_version),
                 other_apps=apps,
@@ -298,20 +328,22 @@ class KafkaIngest:
             raise PartitionsMovedError
         return False
 
-    def _planned(self, batch: Batch, contents: Sequence[Content]) -> tuple[Sequence[Content], ChangeWrite]:
+    def _planned(
+        self, batch: Batch, parsed: Sequence[Parsed], all_parsed: Sequence[Parsed]
+    ) -> tuple[Sequence[Parsed], ChangeWrite]:
         """The messages that rows can be made of, and their write; the others become dead letters."""
         try:
-            return contents, self._form.plan(self._table.view, contents)
+            return parsed, self._form.plan(self._table.view, parsed)
         except REFUSALS:
-            if contents is not batch.contents:
+            if parsed is not all_parsed:
                 raise
-        contents = self._readable(batch)
-        return contents, self._form.plan(self._table.view, contents)
+        parsed = self._readable(batch, all_parsed)
+        return parsed, self._form.plan(self._table.view, parsed)
 
-    def _readable(self, batch: Batch) -> Sequence[Content]:
-        unreadable = self._form.list_unreadable(self._table, batch.contents)
+    def _readable(self, batch: Batch, parsed: Sequence[Parsed]) -> Sequence[Parsed]:
+        unreadable = self._form.list_unreadable(self._table, parsed)
         if not unreadable:  # its columns have been added
-            return batch.contents
+            return parsed
         if self._dead_letters is None:
             at, error = unreadable[0]
             topic, partition, offset = batch.places[at]
@@ -322,7 +354,7 @@ class KafkaIngest:
         self._dead_letters.flush()
         self.totals.dead += len(unreadable)
         dead = {at for at, _ in unreadable}
-        return [content for at, content in enumerate(batch.contents) if at not in dead]
+        return [message for at, message in enumerate(parsed) if at not in dead]
 
     def _store_offsets(self, batch: Batch) -> None:
         """Tell Kafka, too, for those who watch the group's lag; nothing depends on it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -17,19 +17,26 @@ from worker.base.errors import InputError
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema
 from worker.formats.debezium import OP, ORDER, read_debezium
-from worker.formats.json_messages import Fields, fields_of, rows_of_fields
+from worker.formats.decoded_messages import described_columns
+from worker.formats.json_messages import Fields, Message, fields_of, rows_of_fields
 from worker.formats.rejects import REFUSALS
 
 UPSERT: Final = "c"
 DELETE: Final = "d"
 
 
-@dataclass(frozen=True)
-class Content:
-    """What a message says: its key and its value."""
+class Content(NamedTuple):
+    """The key and the value of a message, as they came."""
 
     key: bytes | None
     value: bytes | None
+
+
+class Parsed(NamedTuple):
+    """What the key and the value say."""
+
+    key: Message
+    value: Message
 
 
 Unreadable: TypeAlias = "list[tuple[int, InputError]]"  # by the place in the batch
@@ -42,7 +49,7 @@ class MessageFormat:
     `op` and `sequence` name columns of JSON messages, or a field of `source` of Debezium's.
     """
 
-    name: str  # "json" or "debezium"
+    name: str  # "json", "avro", "protobuf" or "debezium"
     op: str | None = None
     sequence: str | None = None
     soft_delete: str | None = None
@@ -53,7 +60,7 @@ class MessageFormat:
         if not meta.primary_key and (self.name == "debezium" or self.op or self.sequence or self.soft_delete):
             raise InputError("KEY_MISSING", f"{meta.name} has no primary key: changes are applied by key")
 
-    def plan(self, table: TableView, messages: Sequence[Content]) -> ChangeWrite:
+    def plan(self, table: TableView, messages: Sequence[Parsed]) -> ChangeWrite:
         """Return the write of these messages. Raises InputError for a message that no row can be made of."""
         meta = table.meta
         if self.name == "debezium":
@@ -69,13 +76,18 @@ class MessageFormat:
         columns = ChangeColumns(self.op or OP, self.sequence or ORDER, soft_delete=self.soft_delete)
         return plan_changes(table, rows, columns)
 
-    def add_columns(self, table: Table, messages: Sequence[Content]) -> None:
+    def add_columns(self, table: Table, messages: Sequence[Parsed]) -> None:
         """Add the columns that the messages have and the table lacks, if that is wished."""
-        if self.merge_schema and self.name == "debezium":
-            values = [message.value for message in messages]
-            table.add_missing_columns(read_debezium(values, table.meta, self.sequence).new_columns)
+        if not self.merge_schema:
+            return
+        values = [message.value for message in messages]
+        if self.name == "debezium":
+            columns = read_debezium(values, table.meta, self.sequence).new_columns
+        else:
+            columns = described_columns(values, table.meta)
+        table.add_missing_columns(columns)
 
-    def list_unreadable(self, table: Table, messages: Sequence[Content], begin: int = 0) -> Unreadable:
+    def list_unreadable(self, table: Table, messages: Sequence[Parsed], begin: int = 0) -> Unreadable:
         """Return the messages that can't be planned, by halves; what is refused only together is not among them."""
         try:
             self.add_columns(table, messages)
@@ -95,7 +107,7 @@ def _as_input_error(error: Exception) -> InputError:
     return InputError(getattr(error, "reason", "MESSAGE_INVALID"), getattr(error, "said", str(error)))
 
 
-def _rows(messages: Sequence[Content], meta: catalog_pb2.Table) -> pa.Table:
+def _rows(messages: Sequence[Parsed], meta: catalog_pb2.Table) -> pa.Table:
     fields = [fields_of(message.value, number) for number, message in enumerate(messages, 1)]
     if None in fields:
         raise InputError("MESSAGE_INVALID", f"message {fields.index(None) + 1} has no value")
@@ -110,7 +122,7 @@ def _typed(rows: Sequence[Fields], meta: catalog_pb2.Table) -> pa.Table:
     return rows_of_fields(rows, range(1, len(rows) + 1), meta)
 
 
-def _keyed_rows(messages: Sequence[Content], meta: catalog_pb2.Table) -> pa.Table:
+def _keyed_rows(messages: Sequence[Parsed], meta: catalog_pb2.Table) -> pa.Table:
     """Each message is the row of its key; without a value it deletes the row."""
     rows: list[Fields] = []
     ops: list[str] = []
@@ -122,7 +134,7 @@ def _keyed_rows(messages: Sequence[Content], meta: catalog_pb2.Table) -> pa.Tabl
     return _typed(rows, meta).append_column(OP, pa.array(ops, pa.string()))
 
 
-def _key_of(message: Content, number: int, meta: catalog_pb2.Table) -> Fields:
+def _key_of(message: Parsed, number: int, meta: catalog_pb2.Table) -> Fields:
     fields = fields_of(message.key, number)
     if fields is None:
         raise InputError("MESSAGE_INVALID", f"message {number} has neither a value nor a key")

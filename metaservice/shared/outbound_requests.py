@@ -51,11 +51,21 @@ class Deadline:
 
 
 def ask_json(
-    url: str, within_s: float, bytes_max: int, *, body: bytes | None = None, ca_file: str = ""
+    url: str,
+    within_s: float,
+    bytes_max: int,
+    *,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    ca_file: str = "",
 ) -> dict[str, Any]:
-    """The JSON object that a server answers to a GET, or with a body of JSON to a POST. Raises ForeignUnusable."""
-    headers = {"content-type": "application/json"} if body else {}
-    return _ask(url, within_s, bytes_max, body, headers, ca_file, urllib.request.HTTPRedirectHandler())
+    """The JSON object that a server answers to a GET, or with a body of JSON to a POST. Raises ForeignUnusable.
+
+    With headers of the caller's redirects are refused: a header may carry secrets.
+    """
+    more = [urllib.request.HTTPRedirectHandler()] if headers is None else []
+    sent = {**({"content-type": "application/json"} if body else {}), **(headers or {})}
+    return _ask(url, within_s, bytes_max, body, sent, ca_file, *more)
 
 
 def post_form(

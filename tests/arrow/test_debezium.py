@@ -16,6 +16,7 @@ import pytest
 from laketx import InputError, Lake, Table, connect
 
 Row = dict[str, Any]
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
 TYPES = "id bigint, day date, at timestamp_ntz, seen timestamp, price decimal(20,3), data binary, note string"
 
 
@@ -176,6 +177,17 @@ def test_a_value_that_was_not_sent_again_is_the_earlier_one(lake: Lake) -> None:
         (envelope("x", {"id": 1}), "OPERATION_UNKNOWN", "message 2 has the operation 'x'"),
         (envelope("c"), "MESSAGE_INVALID", "message 2 has the operation 'c', and no 'after'"),
         (envelope("d", {"id": 1}), "MESSAGE_INVALID", "message 2 has the operation 'd', and no 'before'"),
+        ({"schema": 5, "payload": envelope("c", {"id": 1})}, "MESSAGE_INVALID", "message 2 is no envelope of Debezium"),
+        (
+            wrapped(envelope("c", {"id": 1}), [{"field": "id", "name": DECIMAL, "parameters": {"scale": "x"}}]),
+            "MESSAGE_INVALID",
+            "message 2 is no envelope of Debezium",
+        ),
+        (
+            wrapped(envelope("c", {"id": "AA=="}), [{"field": "id", "name": DECIMAL, "parameters": {"scale": 2_000}}]),
+            "VALUE_INVALID",
+            "id of message 2",
+        ),
         (envelope("c", {"id": "one"}), "VALUE_INVALID", "id of message 2"),
         (envelope("c", {"id": 1, "note": "new"}), "COLUMN_UNKNOWN", "has no column note"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -10,11 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka as kafka
+import fastavro
 import pytest
 
 from laketx import InputError, Lake, Table, connect
@@ -22,10 +26,14 @@ from laketx.commands import kafka_consumer
 from laketx.commands.dead_letters import DeadLetterFile, DeadLetterTopic
 from laketx.commands.kafka_consumer import BatchLimits, KafkaIngest
 from laketx.commands.message_batches import MessageFormat
+from laketx.commands.message_decoders import SchemaDecoder
+from metaservice.client.retries import Backoff
 from tests.arrow.brokers import Broker
+from tests.arrow.followers import QUICK, follow, follower, rows_of, take
+from tests.arrow.registries import Registry, framed
+from worker.formats.schema_registry import SchemaRegistry, secret_from
 
 ROOT = Path(__file__).parents[2]
-QUICK = {"session.timeout.ms": "4000", "heartbeat.interval.ms": "200"}  # the broker waits 3 s for a group to gather
 
 
 @pytest.fixture(scope="module")
@@ -42,40 +50,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lake(folder: Path) -> Iterator[Lake]:
     with connect(folder) as made:
         yield made
-
-
-def rows_of(table: Table) -> list[dict[str, Any]]:
-    return sorted(table.refresh().to_arrow().to_pylist(), key=lambda row: row["id"])
-
-
-def follower(broker: Broker, table: Table, topic: str, partitions: Sequence[int] = (0,), **options: Any) -> KafkaIngest:
-    """A process that follows partitions of a topic, without its group: they are assigned here."""
-    form = options.pop("form", MessageFormat("json"))
-    settings = {"bootstrap.servers": broker.address, "group.id": "g", **QUICK}
-    limits = BatchLimits(options.pop("rows", 1_000), 1 << 30, 60)
-    dead_letters = options.pop("dead_letters", None)
-    from_latest = options.pop("from_latest", False)
-    found = KafkaIngest(
-        table, settings, topic, form=form, limits=limits, from_latest=from_latest, dead_letters=dead_letters
-    )
-    found._assign(found._consumer, [kafka.TopicPartition(topic, partition) for partition in partitions])
-    return found
-
-
-def take(ingest: KafkaIngest, count: int) -> None:
-    """Have it take so many messages, or those up to the end."""
-    until = time.monotonic() + 20
-    while len(ingest._batch.contents) < count and not ingest._ended >= ingest._committed.keys():
-        ingest._take(ingest._consumer.poll(0.1))
-        assert time.monotonic() < until
-
-
-def follow(ingest: KafkaIngest) -> KafkaIngest:
-    """Have it take and commit all messages."""
-    take(ingest, 1 << 30)
-    ingest._flush()
-    ingest._consumer.close()
-    return ingest
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -331,3 +305,156 @@ def test_a_table_without_a_key_takes_no_changes(lake: Lake, broker: Broker) -> N
     with pytest.raises(InputError, match="has no primary key"):
         follower(broker, table, "none", form=MessageFormat("debezium"))
     assert not rows_of(table)
+
+
+# -- schemas of a registry ---------------------------------------------------------------------------------------------
+
+EVENT: dict[str, Any] = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
+    ],
+}
+WIDER = {**EVENT, "fields": [*EVENT["fields"], {"name": "tags", "type": {"type": "array", "items": "string"}}]}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    found = Registry()
+    yield found
+    found.close()
+
+
+def avro(schema_id: int, schema: Any, **fields: Any) -> bytes:
+    raw = io.BytesIO()
+    fastavro.schemaless_writer(raw, fastavro.parse_schema(schema), fields)
+    return framed(schema_id, raw.getvalue())
+
+
+def decoder(registry: Registry, form: str) -> SchemaDecoder:
+    return SchemaDecoder(SchemaRegistry(registry.url, secret_from("", None)), form, time.monotonic)
+
+
+def test_messages_of_avro_by_their_schemas(lake: Lake, broker: Broker, registry: Registry, tmp_path: Path) -> None:
+    table = lake.create_table("k.avro", "id bigint, at timestamp, price decimal(9,2)", primary_key=["id"])
+    at = datetime(2026, 11, 1, 10, 0, 0, 250_000, tzinfo=UTC)
+    old, new = registry.add(EVENT), registry.add(WIDER)
+    strange = registry.add({"type": "record", "name": "Self", "fields": [{"name": "next", "type": "Self"}]})
+    keys = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+    first = avro(old, EVENT, id=1, at=at, price=Decimal("1.25"))
+    sent = [
+        first,
+        avro(old, EVENT, id=2, at=at, price=None),
+        b'{"id": 5}',
+        framed(old, first[5:-1]),
+        framed(4_711, first[5:]),
+        framed(strange, b"\0"),
+        avro(new, WIDER, id=3, at=at, price=None, tags=["x", "y"]),
+        first,
+    ]
+    broker.send("avro", sent)
+    broker.send("avro", [None], key=avro(registry.add(keys), keys, id=2))
+    letters = DeadLetterFile(str(tmp_path / "dead.jsonl"))
+    form = MessageFormat("avro", merge_schema=True)
+    options: dict[str, Any] = {"form": form, "dead_letters": letters, "decoder": decoder(registry, "avro")}
+    ingest = follow(follower(broker, table, "avro", **options))
+    letters.close()
+    assert rows_of(table) == [
+        {"id": 1, "at": at, "price": Decimal("1.25"), "tags": None},
+        {"id": 3, "at": at, "price": None, "tags": ["x", "y"]},
+    ]
+    dead = [json.loads(line) for line in (tmp_path / "dead.jsonl").read_text().splitlines()]
+    assert [(one["offset"], one["reason"]) for one in dead] == [
+        (2, "MESSAGE_INVALID"),
+        (3, "MESSAGE_INVALID"),
+        (4, "SCHEMA_UNKNOWN"),
+        (5, "SCHEMA_INVALID"),
+    ]
+    assert ingest.totals.messages == 9
+    assert registry.asked.count(f"/schemas/ids/{old}") == 1
+
+
+def test_a_registry_that_does_not_answer_is_waited_for(
+    lake: Lake, broker: Broker, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_consumer, "AWAY_BACKOFF", Backoff(base_s=0.01, longest_s=0.02))
+    table = lake.create_table("k.waits", "id bigint")
+    number = registry.add('{"type": "object"}', "JSON")
+    broker.send("waits", [framed(number, b'{"id": 1}')])
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        registry.status = 200
+
+    ingest = follower(broker, table, "waits", decoder=decoder(registry, "json"), note=note)
+    registry.status = 503
+    follow(ingest)
+    assert rows_of(table) == [{"id": 1}]
+    assert len(notes) == 1
+    ingest = follower(broker, table, "waits", decoder=decoder(registry, "json"), note=notes.append)
+    broker.send("waits", [framed(number, b'{"id": 2}')])
+    registry.status, ingest.is_stopping = 503, True
+    follow(ingest)  # it ends without a commit
+    registry.status = 200
+    assert "1 messages are left" in notes[-1]
+    follow(follower(broker, table, "waits", decoder=decoder(registry, "json")))
+    assert [row["id"] for row in rows_of(table)] == [1, 2]
+
+
+def test_envelopes_of_debezium_in_avro(lake: Lake, broker: Broker, registry: Registry) -> None:
+    row = {
+        "type": "record",
+        "name": "Value",
+        "namespace": "pg.public.customers",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "day", "type": {"type": "int", "connect.version": 1, "connect.name": "io.debezium.time.Date"}},
+            {"name": "at", "type": ["null", {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}]},
+            {"name": "note", "type": ["null", "string"], "default": None},
+        ],
+    }
+    source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]}
+    envelope = {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "pg.public.customers",
+        "fields": [
+            {"name": "before", "type": ["null", row]},
+            {"name": "after", "type": ["null", "Value"]},
+            {"name": "source", "type": source},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    number = registry.add(envelope)
+    table = lake.create_table("k.dbz_avro", "id int, lsn bigint", primary_key=["id"])
+
+    def message(op: str, lsn: int, before: Any = None, after: Any = None) -> bytes:
+        return avro(number, envelope, op=op, source={"lsn": lsn}, before=before, after=after)
+
+    one = {"id": 1, "day": 19_000, "at": 1_500_000, "note": "a large text"}
+    unsent = {**one, "day": 19_001, "note": "__debezium_unavailable_value"}
+    two = {**one, "id": 2, "at": None}
+    messages = [message("c", 1, after=one), message("c", 2, after=two), message("u", 3, before=one, after=unsent)]
+    broker.send("dbz_avro", [*messages, message("d", 4, before=two), None])
+    form = MessageFormat("debezium", sequence="lsn", merge_schema=True)
+    follow(follower(broker, table, "dbz_avro", form=form, decoder=decoder(registry, "debezium")))
+    at = datetime(1970, 1, 1, 0, 0, 1, 500_000)  # noqa: DTZ001 - a timestamp_ntz
+    expected = {"id": 1, "lsn": 3, "day": date(2022, 1, 9), "at": at, "note": "a large text"}
+    assert rows_of(table) == [expected]
+
+
+def test_messages_of_protobuf_by_their_schema(lake: Lake, broker: Broker, registry: Registry) -> None:
+    number = registry.add('syntax = "proto3"; message Order { int64 id = 1; optional string note = 2; }', "PROTOBUF")
+    table = lake.create_table("k.protobuf", "id bigint")
+    broker.send("protobuf", [framed(number, b"\0\x08\x07\x12\x01x"), framed(number, b"\x02\0\x08\x08")])
+    form = MessageFormat("protobuf", merge_schema=True)
+    with pytest.raises(
+        InputError, match=r"protobuf\[0\] at offset 0: schema \d+: it is a schema of PROTOBUF, not of AVRO"
+    ):
+        follow(follower(broker, table, "protobuf", form=form, decoder=decoder(registry, "avro")))
+    follow(follower(broker, table, "protobuf", form=form, decoder=decoder(registry, "protobuf")))
+    assert rows_of(table) == [{"id": 7, "note": "x"}, {"id": 8, "note": None}]

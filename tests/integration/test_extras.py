@@ -49,7 +49,7 @@ WHOLE = {
     "kafka": BOTH_ENGINES,
     "dlt": BOTH_ENGINES,
 }
-KAFKA = {"confluent_kafka"}  # a command of its own
+KAFKA = {"confluent_kafka", "grpc_tools"}  # a command of its own
 DLT = {"dlt"}  # a package of its own
 SPARK = {"pyspark", "py4j", "prompt_toolkit"}  # an interactive SQL shell is one of Spark
 IMPORT_ALL = """

@@ -180,7 +180,7 @@ def pairs_of(pair: Read) -> Read:
     def read(raw: bytes, at: int) -> tuple[dict[Any, Any], int]:
         found: dict[Any, Any] = {}
         while True:
-            count, at = _block(raw, at)
+            count, at = list_block(raw, at)
             if not count:
                 return found, at
             if len(found) + count > PAIRS_MAX:
@@ -192,7 +192,7 @@ def pairs_of(pair: Read) -> Read:
     return read
 
 
-def _block(raw: bytes, at: int) -> tuple[int, int]:
+def list_block(raw: bytes, at: int) -> tuple[int, int]:
     """The number of the next items of a list, each of which has a byte at least; 0: it ends."""
     count, at = whole_number(raw, at)
     if count < 0:
@@ -208,7 +208,7 @@ def skip_list(item: Skip | None) -> Skip:
 
     def skip(raw: bytes, at: int) -> int:
         while True:
-            count, at = _block(raw, at)
+            count, at = list_block(raw, at)
             if not count:
                 return at
             for _ in range(count):

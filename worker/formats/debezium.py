@@ -8,10 +8,9 @@ and messages that are no change of a row, are left out.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,8 +18,10 @@ import pyarrow as pa
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.files.arrow_types import arrow_schema
+from worker.formats.decoded_messages import Decoded
 from worker.formats.json_lines import Number
 from worker.formats.json_messages import Fields, Message, fields_of, object_of, rows_of_fields
+from worker.formats.meanings import Meaning, connect_meaning
 
 OP: Final = "_laketx_change_op"
 ORDER: Final = "_laketx_change_order"
@@ -29,30 +30,6 @@ TRUNCATE: Final = "t"
 NO_CHANGES: Final = ("m",)  # logical messages
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 UNAVAILABLE_BYTES: Final = b64encode(UNAVAILABLE.encode()).decode()
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
-ANY_SCALE: Final = "io.debezium.data.VariableScaleDecimal"
-DATES: Final = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
-ZONED: Final = "io.debezium.time.ZonedTimestamp"
-TICKS_US: Final[Mapping[str, tuple[int, int]]] = {  # what a tick has of microseconds, as a fraction
-    "io.debezium.time.Timestamp": (1_000, 1),
-    "org.apache.kafka.connect.data.Timestamp": (1_000, 1),
-    "io.debezium.time.MicroTimestamp": (1, 1),
-    "io.debezium.time.NanoTimestamp": (1, 1_000),
-}
-PLAIN: Final[Mapping[str, pa.DataType]] = {
-    "boolean": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float": pa.float32(),
-    "float32": pa.float32(),
-    "double": pa.float64(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "bytes": pa.binary(),
-}
 
 
 @dataclass(frozen=True)
@@ -70,7 +47,7 @@ class _Change:
     op: str
     row: Fields
     order: Any
-    types: Mapping[str, Fields] = field(default_factory=dict)  # by column, as the message's schema says
+    types: Mapping[str, Meaning] = field(default_factory=dict)  # by column, as the message's schema says
 
 
 def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence: str | None) -> DebeziumChanges:
@@ -81,13 +58,18 @@ def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence
     changes: list[_Change] = []
     follow_truncate = False
     for number, message in enumerate(messages, 1):
-        envelope, types = _envelope(message, number)
-        if envelope is None or envelope.get("op") in NO_CHANGES:
-            continue
-        if envelope.get("op") == TRUNCATE:
-            changes, follow_truncate = [], True
-            continue
-        changes.append(_change(envelope, types, number, sequence))
+        try:
+            envelope, types = _envelope(message, number)
+            if envelope is None or envelope.get("op") in NO_CHANGES:
+                continue
+            if envelope.get("op") == TRUNCATE:
+                changes, follow_truncate = [], True
+                continue
+            changes.append(_change(envelope, types, number, sequence))
+        except (ValueError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError("MESSAGE_INVALID", f"message {number} is no envelope of Debezium: {error}") from error
     kinds = {column.name.lower(): column.type for column in arrow_schema(meta)}
     for change in changes:
         for name, value in change.row.items():
@@ -108,10 +90,12 @@ def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence
     return DebeziumChanges(rows.append_column(sequence or ORDER, orders), follow_truncate, pa.schema(new))
 
 
-def _envelope(message: Message, number: int) -> tuple[Fields | None, Mapping[str, Fields]]:
+def _envelope(message: Message, number: int) -> tuple[Fields | None, Mapping[str, Meaning]]:
     fields = fields_of(message, number)
-    types: Mapping[str, Fields] = {}
-    if fields is not None and fields.keys() == {"schema", "payload"}:
+    types: Mapping[str, Meaning] = {}
+    if isinstance(message, Decoded):
+        types = message.meanings["after"].fields if "after" in message.meanings else {}
+    elif fields is not None and fields.keys() == {"schema", "payload"}:
         types = _types(fields["schema"])
         fields = None if fields["payload"] is None else object_of(fields["payload"], f"the payload of message {number}")
     if fields is not None and "op" not in fields:
@@ -119,16 +103,17 @@ def _envelope(message: Message, number: int) -> tuple[Fields | None, Mapping[str
     return fields, types
 
 
-def _types(schema: Any) -> Mapping[str, Fields]:
+def _types(schema: Any) -> Mapping[str, Meaning]:
     """What the schema says of the columns of a row, by column."""
     for part in dict(schema or ()).get("fields") or ():
         fields = dict(part)
         if fields.get("field") == "after":
-            return {str(dict(column).get("field")): dict(column) for column in fields.get("fields") or ()}
+            columns = [dict(column) for column in fields.get("fields") or ()]
+            return {str(column.get("field")): connect_meaning(column) for column in columns}
     return {}
 
 
-def _change(envelope: Fields, types: Mapping[str, Fields], number: int, sequence: str | None) -> _Change:
+def _change(envelope: Fields, types: Mapping[str, Meaning], number: int, sequence: str | None) -> _Change:
     op = envelope["op"]
     if op not in ROW_CHANGES:
         hint = f"message {number} has the operation {op!r}: Debezium's are {', '.join((*ROW_CHANGES, TRUNCATE))}"
@@ -162,42 +147,14 @@ def _whole(row: Fields, before: Any, number: int) -> Fields:
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-def _plain(value: Any, meaning: Fields | None, kind: pa.DataType | None, number: int, name: str) -> Any:
+def _plain(value: Any, meaning: Meaning | None, kind: pa.DataType | None, number: int, name: str) -> Any:
     """The value as documents of JSON have it: times as ISO texts, decimals as numbers."""
     if value is None or meaning is None:
         return value
     try:
-        return _meant(value, meaning, kind)
+        return meaning.document(value, kind)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise InputError("VALUE_INVALID", f"{name} of message {number} is no {meaning.get('name')}: {error}") from error
-
-
-def _meant(value: Any, field_type: Fields, kind: pa.DataType | None) -> Any:
-    name = str(field_type.get("name"))
-    if name in DATES:
-        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
-    if name in TICKS_US:
-        times, parts = TICKS_US[name]
-        micros, rest = divmod(value * times, parts)
-        if rest:
-            raise ValueError(f"{value} ns are no whole microseconds")
-        has_zone = kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
-        return (EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat() + "Z" * has_zone
-    if name == DECIMAL:
-        return _decimal(value, int(dict(field_type["parameters"])["scale"]))
-    if name == ANY_SCALE:
-        number = dict(value)
-        return _decimal(number["value"], number["scale"])
-    if field_type.get("type") == "string" and kind is not None and pa.types.is_decimal(kind):
-        return Number(value)
-    return value
-
-
-def _decimal(text: str, scale: int) -> Number:
-    unscaled = int.from_bytes(b64decode(text, validate=True), "big", signed=True)
-    digits = str(abs(unscaled)).rjust(scale + 1, "0") + "0" * -scale
-    point = len(digits) - max(scale, 0)
-    return Number("-" * (unscaled < 0) + digits[:point] + ("." + digits[point:] if scale > 0 else ""))
+        raise InputError("VALUE_INVALID", f"{name} of message {number} is no {meaning.word}: {error}") from error
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -213,20 +170,8 @@ def _kinds(changes: Sequence[_Change]) -> dict[str, pa.DataType]:
     return kinds
 
 
-def _kind(field_type: Fields | None, value: Any) -> pa.DataType | None:
-    if field_type is None:
-        return _kind_of_value(value)
-    name = field_type.get("name")
-    if name in DATES:
-        return pa.date32()
-    if name in TICKS_US:
-        return pa.timestamp("us")
-    if name == ZONED:
-        return pa.timestamp("us", "UTC")
-    if name == DECIMAL:
-        parameters = dict(field_type.get("parameters") or ())
-        return pa.decimal128(int(parameters.get("connect.decimal.precision", 38)), int(parameters.get("scale", 0)))
-    return PLAIN.get(str(field_type.get("type")))
+def _kind(meaning: Meaning | None, value: Any) -> pa.DataType | None:
+    return _kind_of_value(value) if meaning is None else meaning.kind
 
 
 def _kind_of_value(value: Any) -> pa.DataType | None:

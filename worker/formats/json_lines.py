@@ -31,6 +31,12 @@ class Number(str):
     __slots__ = ()
 
 
+class Moment(str):
+    """A time in UTC with its Z, which also fits a column without a zone."""
+
+    __slots__ = ()
+
+
 decode: Final[Callable[[str], Any]] = json.JSONDecoder(
     object_pairs_hook=Pairs, parse_float=Number, parse_constant=Number
 ).decode
@@ -58,7 +64,9 @@ def from_documents(values: Sequence[Any], kind: pa.DataType, column: str) -> Any
             lambda value: type(value) is int or type(value) is Number or (type(value) is str and value in NOT_FINITE),
         )
         return _of_texts(values, kind, column)
-    _check(values, kind, column, lambda value: type(value) is str)
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        values = [value[:-1] if type(value) is Moment else value for value in values]
+    _check(values, kind, column, lambda value: type(value) is str or type(value) is Moment)
     if pa.types.is_binary(kind):
         return pa.array([None if one is None else _bytes(one, column) for one in values], kind)
     return _of_texts(values, kind, column)

@@ -11,10 +11,11 @@ import pyarrow as pa
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.files.arrow_types import arrow_schema
+from worker.formats.decoded_messages import Decoded, Undecodable
 from worker.formats.json_lines import Number, Pairs, decode, from_documents
 from worker.formats.rejects import UnfitError, shown
 
-Message: TypeAlias = bytes | str | Mapping[str, Any] | None
+Message: TypeAlias = bytes | str | Mapping[str, Any] | Decoded | Undecodable | None
 Fields: TypeAlias = dict[str, Any]
 Convert: TypeAlias = Callable[[Any, pa.DataType], Any]
 
@@ -23,6 +24,10 @@ def fields_of(message: Message, number: int) -> Fields | None:
     """The fields of an object, as they were written; None for a message without content. `number` counts from 1."""
     if message is None or message in (b"", ""):
         return None
+    if isinstance(message, Decoded):
+        return dict(message.fields)
+    if isinstance(message, Undecodable):
+        raise message.error
     try:
         text = message if isinstance(message, (bytes, str)) else json.dumps(message)
         document = decode(text.decode("utf-8") if isinstance(text, bytes) else text)

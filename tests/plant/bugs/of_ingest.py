@@ -9,6 +9,8 @@ from tests.plant.bug import Bug
 CHANGES = "worker/arrow/write/change_streams.py"
 DEBEZIUM = "worker/formats/debezium.py"
 KAFKA = "laketx/commands/kafka_consumer.py"
+REGISTRY = "worker/formats/schema_registry.py"
+AVRO = "worker/formats/avro_messages.py"
 DLT_CHAINS = "laketx/dlt/chains.py"
 DLT_MERGES = "laketx/dlt/merges.py"
 HISTORIES = ("tests/arrow/test_change_streams.py", "-k", "any_history")
@@ -61,6 +63,29 @@ BUGS: Final = (
         KAFKA,
         (("                other_apps=apps,\n", ""),),
         own_tests=("tests/arrow/test_ingest_kafka.py", "-k", "operation_and_sequence"),
+    ),
+    Bug(
+        "while the schema registry is away, messages become dead letters",
+        REGISTRY,
+        (
+            (
+                "            raise RegistryAwayError(str(error)) from error\n",
+                '            raise InputError("SCHEMA_UNKNOWN", str(error)) from error\n',
+            ),
+        ),
+        own_tests=("tests/arrow/test_ingest_kafka.py", "-k", "waited_for"),
+    ),
+    Bug(
+        "what follows the record of a message of Avro is left out in silence",
+        AVRO,
+        (("    if end != len(raw):\n", "    if end > len(raw):\n"),),
+        own_tests=("tests/arrow/test_schema_messages.py", "-k", "more_items"),
+    ),
+    Bug(
+        "a schema may have items that take no bytes",
+        AVRO,
+        (("        if part.is_empty:\n", "        if part.is_empty and not depth:\n"),),
+        own_tests=("tests/arrow/test_schema_messages.py", "-k", "avro_that_are_refused"),
     ),
     Bug(
         "a load of dlt that is tried again counts twice",
