@@ -19,6 +19,8 @@ from worker.views.functions import NAMED_SCALARS
 from worker.views.operators import Work
 from worker.views.query import analyse, parse
 
+BEYOND = "SELECT b.x AS y FROM s.b b WHERE b.k = a.k AND b.x > a.x"
+SOME = "FILTER (WHERE k > 0)"
 LINEAR, ADDED, KEYS = Work.LINEAR, Work.INVERTIBLE, Work.AFFECTED_KEYS
 
 
@@ -37,9 +39,20 @@ LINEAR, ADDED, KEYS = Work.LINEAR, Work.INVERTIBLE, Work.AFFECTED_KEYS
         ("SELECT e, count(*) AS n FROM (SELECT unnest(string_split(g, 'a')) AS e FROM s.a) GROUP BY e", ADDED),
         ("SELECT a.k, u.e FROM s.a a CROSS JOIN unnest([a.x, a.k]) AS u(e) WHERE u.e > 0", LINEAR),
         ("SELECT count(*) AS n FROM (SELECT 1 AS one) c, s.a a", ADDED),
+        ("SELECT a.k, v.y, c.x FROM s.a a, LATERAL (SELECT a.x + 1 AS y) v, s.c c WHERE c.k = v.y", LINEAR),
+        ("SELECT a.k, v.y FROM s.a a CROSS JOIN LATERAL (SELECT b.x FROM s.b b WHERE b.k = a.k) v(y)", LINEAR),
+        (f"SELECT a.k, v.y FROM s.a a LEFT JOIN LATERAL ({BEYOND}) v ON TRUE", KEYS),
+        ("SELECT a.k, v.m, v.n FROM s.a a, LATERAL (SELECT max(x) AS m, count(*) AS n FROM s.b WHERE g = a.g) v", KEYS),
+        ("SELECT k, x FROM s.a UNION ALL BY NAME SELECT x, g FROM s.b UNION ALL BY NAME SELECT f FROM s.c", LINEAR),
+        ("SELECT k, g FROM s.a UNION BY NAME SELECT d, k FROM s.b", ADDED),
+        ("SELECT k, x FROM s.a WHERE x > ALL (SELECT x FROM s.b) OR x < ANY (SELECT k FROM s.c)", ADDED),
+        ("SELECT k, x FROM s.a a WHERE NOT a.x >= ALL (SELECT b.x FROM s.b b WHERE b.k = a.k)", KEYS),
+        ("SELECT k, x <= ANY (SELECT b.x FROM s.b b WHERE b.k = a.k) AS e FROM s.a a", KEYS),
+        (f"SELECT g, count(*) AS n, sum(x) {SOME} AS s, count(x) {SOME} AS c FROM s.a GROUP BY g", ADDED),
+        (f"SELECT count(*) {SOME} AS m, sum(d) {SOME} AS s, min(x) {SOME} AS l FROM s.a", ADDED),
     ],
 )  # fmt: skip
-def test_constants_and_lists_are_rows(text: str, work: Work) -> None:
+def test_written_out_forms_are_rows_of_their_own(text: str, work: Work) -> None:
     for seed in range(1, 4):
         rng = random.Random(seed)
         before = {name: random_rows(rng, seed * 2) for name in TABLES}

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
+from worker.views.expressions import all_of, conjuncts, has_subquery
 from worker.views.operators import Filter, Join, Operator, Project, columns_of, quoted
-from worker.views.subqueries import all_of, conjuncts, has_subquery
 
 Text = Callable[[exp.Expr], str]
 

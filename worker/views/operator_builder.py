@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from worker.base.errors import InputError
 from worker.views.dialect import DIALECT
+from worker.views.expressions import aggregates_of, aggregates_of_any, conjuncts, free_columns, has_subquery
 from worker.views.functions import refused
 from worker.views.grouping_sets import grouping_of, grouping_sets, null_of
 from worker.views.join_order import equal_keys, joined_in_order
@@ -27,15 +28,7 @@ from worker.views.operators import (
     columns_of,
     quoted,
 )
-from worker.views.subqueries import (
-    aggregates_of,
-    aggregates_of_any,
-    conjuncts,
-    filtered,
-    free_columns,
-    has_subquery,
-    marked,
-)
+from worker.views.subqueries import correlated_rows, filtered, marked
 from worker.views.total_types import have_totals
 from worker.views.windows import windowed, windows_of, with_names
 
@@ -79,7 +72,8 @@ class OperatorBuilder:
             return self._compared(query, ctes)
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
-        raise NoRule(f"{type(query).__name__.upper()} has no rule yet")
+        words = "" if query.args.get("distinct") else " ALL"
+        raise NoRule(f"{type(query).__name__.upper()}{words} has no rule yet")
 
     def name(self) -> str:
         self._numbers += 1
@@ -87,13 +81,16 @@ class OperatorBuilder:
 
     def _union(self, query: exp.Union, ctes: Mapping[str, exp.Query]) -> Operator:
         sides = [self.query(side, ctes) for side in (query.this, query.expression)]
-        if query.args.get("by_name"):
-            raise NoRule("UNION BY NAME has no rule yet")
         prefix = self.name()
-        names = [f"{prefix}.{_short(name)}" for name in columns_of(sides[0])]
-        if len(columns_of(sides[1])) != len(names):
+        listed = [{_short(name): name for name in columns_of(side)} for side in sides]
+        names = [f"{prefix}.{name}" for name in dict.fromkeys(name for each in listed for name in each)]
+        if query.args.get("by_name"):
+            pairs = [[(_or_null(each, _short(name)), name) for name in names] for each in listed]
+        elif len(columns_of(sides[1])) != len(columns_of(sides[0])):
             raise refused("the parts of a UNION have different numbers of columns")
-        pairs = [zip(map(quoted, columns_of(side)), names, strict=True) for side in sides]
+        else:
+            names = [f"{prefix}.{_short(name)}" for name in columns_of(sides[0])]
+            pairs = [list(zip(map(quoted, columns_of(side)), names, strict=True)) for side in sides]
         whole = UnionAll(tuple(Project(side, tuple(columns)) for side, columns in zip(sides, pairs, strict=True)))
         return _distinct(whole, self.name()) if query.args.get("distinct") else whole
 
@@ -226,6 +223,8 @@ class OperatorBuilder:
             if side or kind in ("SEMI", "ANTI") or join.args.get("on") not in (None, exp.true()):
                 raise NoRule(f"{side} {kind} JOIN of UNNEST has no rule yet".strip())
             return self._unnested(left, join.this)
+        if isinstance(join.this, exp.Lateral):
+            return self._lateral(left, join, ctes)
         right = self._relation(join.this, ctes)
         on = join.args.get("on")
         word = side or (kind if kind in ("SEMI", "ANTI") else "INNER")
@@ -236,6 +235,16 @@ class OperatorBuilder:
         if word != "INNER" and not keys:
             raise NoRule(f"a {word} JOIN without equal columns has no key to restrict by")
         return Join(word, left, right, "TRUE" if on is None else self.text(on), keys)
+
+    def _lateral(self, left: Operator, join: exp.Join, ctes: Mapping[str, exp.Query]) -> Operator:
+        """Each row with the rows of a subquery that depends on it."""
+        side, node = (join.side or "").upper(), join.this
+        if side not in ("", "LEFT") or join.args.get("on") not in (None, exp.true()):
+            raise NoRule("LATERAL with another condition than TRUE has no rule yet")
+        rows, values = correlated_rows(self, left, node.this, ctes, is_left=side == "LEFT")
+        names = [f"{node.alias}.{name}" for name in node.alias_column_names or names_of(node.this)]
+        kept = tuple((quoted(name), name) for name in columns_of(left))
+        return Project(rows, (*kept, *zip(map(self.text, values), names, strict=True)))
 
     def _grouped(
         self, select: exp.Select, rows: Operator, outputs: list[exp.Expr], ctes: Mapping[str, exp.Query]
@@ -372,7 +381,21 @@ def _is_plain(join: exp.Join) -> bool:
     """Whether it is an inner join of a relation that doesn't depend on the ones before."""
     is_inner = not join.side and (join.kind or "").upper() in ("", "INNER", "CROSS")
     is_list = isinstance(join.this, exp.Unnest) and join.this.find(exp.Column) is not None
-    return is_inner and not join.method and not join.args.get("using") and not is_list
+    depends = is_list or isinstance(join.this, exp.Lateral)
+    return is_inner and not join.method and not join.args.get("using") and not depends
+
+
+def names_of(query: exp.Query) -> tuple[str, ...]:
+    """Return the names of a query's columns; UNION BY NAME has those of both sides."""
+    plain = query.unnest() if isinstance(query, exp.Subquery) else query
+    assert isinstance(plain, exp.Query)
+    if isinstance(plain, exp.Union) and plain.args.get("by_name"):
+        return tuple(dict.fromkeys((*names_of(plain.this), *names_of(plain.expression))))
+    return tuple(output.alias_or_name for output in plain.selects)
+
+
+def _or_null(columns: Mapping[str, str], name: str) -> str:
+    return quoted(columns[name]) if name in columns else "NULL"
 
 
 def _short(name: str) -> str:

@@ -18,10 +18,11 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.qualify import qualify
 
 from worker.views.averages import split_averages
+from worker.views.comparisons import with_cases, with_extremes
 from worker.views.delta import N
 from worker.views.dialect import DIALECT
 from worker.views.functions import check_functions, refused
-from worker.views.operator_builder import OperatorBuilder
+from worker.views.operator_builder import OperatorBuilder, names_of
 from worker.views.operators import LAKE, NoRule, Opaque, Operator, Project, columns_of, quoted
 from worker.views.subqueries import with_in
 from worker.views.windows import check_windows_in_order, inline_windows
@@ -113,6 +114,8 @@ def analyse(statement: Statement, schemas: Mapping[str, Mapping[str, str]]) -> Q
     canonical = _canonical(tree)
     check_functions(tree)
     _check_distinct_on(tree)
+    with_extremes(tree)
+    with_cases(tree)
     split_averages(tree, schemas)
     _order_limits(tree)
     names = _output_names(tree)
@@ -152,7 +155,7 @@ def _check_distinct_on(tree: exp.Query) -> None:
 
 
 def _output_names(tree: exp.Query) -> tuple[str, ...]:
-    names = tuple(output.alias_or_name for output in tree.selects)
+    names = names_of(tree)
     for name in names:
         if not name or name.startswith("_col_"):
             raise refused("a column of the view has no name: write `… AS name`")
@@ -172,7 +175,7 @@ def _order_limits(tree: exp.Query) -> None:
             continue
         order = query.args.get("order")
         terms = list(order.expressions) if order is not None else []
-        names = [output.alias_or_name for output in query.selects]
+        names = names_of(query)
         terms += [exp.Ordered(this=exp.column(exp.to_identifier(name, quoted=True))) for name in names]
         query.set("order", exp.Order(expressions=terms))
 

@@ -17,11 +17,19 @@ from typing import Final, Protocol
 
 from sqlglot import exp
 
+from worker.views.expressions import (
+    aggregates_of,
+    aggregates_of_any,
+    all_of,
+    conjuncts,
+    free_columns,
+    has_subquery,
+    outermost_subqueries,
+)
 from worker.views.operators import Aggregate, Filter, Join, NoRule, Operator, Project, columns_of, quoted
 from worker.views.total_types import have_totals
 
 CORRELATED: Final = frozenset(["expressions", "from_", "joins", "where"])
-AGGREGATES: Final = (exp.AggFunc, exp.Filter, exp.WithinGroup)
 Ctes = Mapping[str, exp.Query]
 
 
@@ -48,11 +56,6 @@ class _Inner:
     conditions: tuple[str, ...]  # more of them, over both
     values: tuple[str, ...]
     are_alike: bool  # whether the keys of both sides have one type
-
-
-def has_subquery(expression: exp.Expr) -> bool:
-    """Whether an expression has a query in it."""
-    return expression.find(exp.Query) is not None
 
 
 def with_in(query: exp.Query) -> exp.Query:
@@ -84,7 +87,7 @@ def filtered(builder: Builder, rows: Operator, conditions: Sequence[exp.Expr], c
 def marked(builder: Builder, rows: Operator, expression: exp.Expr, ctes: Ctes) -> tuple[Operator, exp.Expr]:
     """Return the rows with columns for the subqueries of an expression, and the expression over these columns."""
     copy = exp.Paren(this=expression.copy())
-    for node, place in zip(_outermost(expression), _outermost(copy), strict=True):
+    for node, place in zip(outermost_subqueries(expression), outermost_subqueries(copy), strict=True):
         if isinstance(node, exp.Exists):
             rows, instead = _exists_mark(builder, rows, node, ctes)
         elif isinstance(node, exp.In):
@@ -187,34 +190,53 @@ def _value(builder: Builder, rows: Operator, node: exp.Subquery, ctes: Ctes) -> 
     select = node.unnest()
     if not isinstance(select, exp.Select) or {name for name, value in select.args.items() if value} - CORRELATED:
         raise NoRule("a subquery with one value, and more than FROM and WHERE, has no rule yet")
-    [output] = select.selects
-    output = output.unalias()
-    calls = list(dict.fromkeys(aggregates_of(output)))
-    if not calls:
+    rows, [value] = _values(builder, rows, select, ctes)
+    return rows, value
+
+
+def correlated_rows(
+    builder: Builder, rows: Operator, node: exp.Expr, ctes: Ctes, *, is_left: bool
+) -> tuple[Operator, list[exp.Expr]]:
+    """Return the rows, each with the rows of a subquery for it, and the subquery's columns over both."""
+    select = node.unnest()
+    words = {name for name, value in select.args.items() if value}
+    if not isinstance(select, exp.Select) or words - CORRELATED:
+        raise NoRule(f"LATERAL with {', '.join(sorted(words - CORRELATED)).upper()} has no rule yet")
+    outputs = [output.unalias() for output in select.selects]
+    if "from_" not in words and "where" not in words and not aggregates_of_any(outputs):
+        return rows, outputs
+    if "from_" in words and aggregates_of_any(outputs):
+        return _values(builder, rows, select, ctes)
+    if "from_" not in words or any(free_columns(output, select) for output in outputs):
+        raise NoRule("LATERAL with columns of both sides in its SELECT has no rule yet")
+    inner = _correlated(builder, select, ctes, outputs)
+    if not inner.keys:
+        raise NoRule("LATERAL without equal columns has no key to restrict by")
+    rows = _joined(builder, "LEFT" if is_left else "INNER", rows, inner, inner.keys, inner.conditions)
+    return rows, list(map(_named, inner.values))
+
+
+def _values(builder: Builder, rows: Operator, select: exp.Select, ctes: Ctes) -> tuple[Operator, list[exp.Expr]]:
+    """The values of aggregates over the rows with the keys of an outer row."""
+    outputs = [output.unalias() for output in select.selects]
+    calls = list(dict.fromkeys(aggregates_of_any(outputs)))
+    if not all(map(aggregates_of, outputs)):
         raise NoRule("a subquery with one value and no aggregate can have several rows")
     if any(call.find(exp.CountIf) is not None or free_columns(call, select) for call in calls):
         raise NoRule(f"{calls[0].sql()} of a subquery has no rule yet")
-    if (
+    if any(
         {id(column) for column in output.find_all(exp.Column)}
         - {id(column) for part in (*calls, *_all_calls(output, calls)) for column in part.find_all(exp.Column)}
         - {id(column) for column in free_columns(output, select)}
+        for output in outputs
     ):
         raise NoRule("a column of a subquery is neither grouped nor aggregated")
     inner = _equal_only(_correlated(builder, select, ctes, [], arguments=True))
     prefix = builder.name()
     names = {call: f"{prefix}.{at}" for at, call in enumerate(calls)}
-    if not inner.keys:
-        texts = tuple((builder.text(call), names[call]) for call in calls)
-        total = Aggregate(inner.rows, (), texts, has_totals=have_totals(calls))
-        joined = Join("INNER", rows, total, "TRUE", ())
-        return joined, output.copy().transform(lambda part: _named(names[part]) if part in names else part, copy=False)
-    keys = tuple((outer, f"{prefix}.k{at}") for at, (outer, _) in enumerate(inner.keys))
-    groups = Aggregate(
-        inner.rows,
-        tuple((quoted(column), name) for (_, column), (_, name) in zip(inner.keys, keys, strict=True)),
-        tuple((builder.text(call), names[call]) for call in calls),
-    )
-    rows = _joined(builder, "LEFT", rows, _Inner(groups, keys, (), (), are_alike=True), keys)
+
+    def over_rows(part: exp.Expr) -> exp.Expr:
+        return _named(names[part]) if part in names else part
 
     def over_groups(part: exp.Expr) -> exp.Expr:
         if part not in names:
@@ -223,7 +245,19 @@ def _value(builder: Builder, rows: Operator, node: exp.Subquery, ctes: Ctes) -> 
         is_count = isinstance(part.this if isinstance(part, exp.Filter) else part, exp.Count)
         return exp.Coalesce(this=value, expressions=[exp.Literal.number(0)]) if is_count else value
 
-    return rows, output.copy().transform(over_groups, copy=False)
+    if not inner.keys:
+        texts = tuple((builder.text(call), names[call]) for call in calls)
+        total = Aggregate(inner.rows, (), texts, has_totals=have_totals(calls))
+        joined = Join("INNER", rows, total, "TRUE", ())
+        return joined, [output.copy().transform(over_rows, copy=False) for output in outputs]
+    keys = tuple((outer, f"{prefix}.k{at}") for at, (outer, _) in enumerate(inner.keys))
+    groups = Aggregate(
+        inner.rows,
+        tuple((quoted(column), name) for (_, column), (_, name) in zip(inner.keys, keys, strict=True)),
+        tuple((builder.text(call), names[call]) for call in calls),
+    )
+    rows = _joined(builder, "LEFT", rows, _Inner(groups, keys, (), (), are_alike=True), keys)
+    return rows, [output.copy().transform(over_groups, copy=False) for output in outputs]
 
 
 def _equal_only(inner: _Inner) -> _Inner:
@@ -351,78 +385,8 @@ def _only_value(node: exp.In, inner: _Inner) -> str:
     return inner.values[0]
 
 
-# -- expressions -------------------------------------------------------------------------------------------------------
-
-
-def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """Return the conditions that must all be true."""
-    plain = condition.unnest()
-    return [each for part in plain.flatten() for each in conjuncts(part)] if isinstance(plain, exp.And) else [condition]
-
-
-def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
-    """Return the condition that all of these are true."""
-    return exp.and_(*conditions, copy=True) if len(conditions) > 1 else conditions[0]
-
-
-def aggregates_of(expression: exp.Expr) -> list[exp.Expr]:
-    """Return the outermost aggregates of an expression, without those of its subqueries."""
-    if isinstance(expression, AGGREGATES):
-        return [expression]
-    if isinstance(expression, exp.Query):
-        return []
-    if isinstance(expression, exp.Window):  # its function is none; its arguments can be
-        return aggregates_of_any(_window_parts(expression))
-    return [call for child in expression.iter_expressions() for call in aggregates_of(child)]
-
-
-def _window_parts(window: exp.Window) -> list[exp.Expr]:
-    function, parts = window.this, []
-    while isinstance(function, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
-        parts += [] if function.args.get("expression") is None else [function.expression]
-        function = function.this
-    order = window.args.get("order")
-    partition = window.args.get("partition_by") or ()
-    return [*parts, *function.iter_expressions(), *partition, *([] if order is None else [order])]
-
-
-def aggregates_of_any(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Return the outermost aggregates of several expressions."""
-    return [call for expression in expressions for call in aggregates_of(expression)]
-
-
 def _all_calls(output: exp.Expr, calls: Sequence[exp.Expr]) -> list[exp.Expr]:
     return [call for call in aggregates_of(output) if call in calls]
-
-
-def free_columns(node: exp.Expr, query: exp.Expr) -> list[exp.Column]:
-    """Return the columns in a part of a query that belong to the rows around the query."""
-    return [column for column in node.find_all(exp.Column) if column.table and not _is_bound(column, query)]
-
-
-def _is_bound(column: exp.Column, query: exp.Expr) -> bool:
-    node: exp.Expr | None = column
-    while node is not None:
-        if isinstance(node, exp.Select):
-            from_ = node.args.get("from_")
-            relations = [
-                *([] if from_ is None else [from_.this]),
-                *(join.this for join in node.args.get("joins") or ()),
-            ]
-            if any(relation.alias_or_name == column.table for relation in relations):
-                return True
-        if node is query:
-            return False
-        node = node.parent
-    return False
-
-
-def _outermost(expression: exp.Expr) -> list[exp.Expr]:
-    """The outermost subqueries of an expression, with the words before them."""
-    is_in = isinstance(expression, exp.In) and expression.args.get("query") is not None
-    if is_in or isinstance(expression, exp.SubqueryPredicate | exp.Query):
-        return [expression]
-    return [node for child in expression.iter_expressions() for node in _outermost(child)]
 
 
 def _alike(left: exp.Expr, right: exp.Expr) -> bool:
