@@ -13,7 +13,15 @@ from laketx.periodic_task import PeriodicRun, PeriodicTask
 from metaservice.cli.output import Session
 from metaservice.client import NotFoundError
 from worker.base.lazy_modules import LazyModule
-from worker.periodic.definitions import AlterTask, CreateTask, DropTask, NamedTask, ShowTasks, TaskDefinition
+from worker.periodic.definitions import (
+    AlterTask,
+    CreateTask,
+    DropTask,
+    ExecuteTask,
+    NamedTask,
+    ShowTasks,
+    TaskDefinition,
+)
 
 if TYPE_CHECKING:
     from worker.periodic import runs
@@ -73,8 +81,8 @@ def carry_out(lake: Lake, definition: TaskDefinition, whole: Callable[[str], str
                 (task.suspend if action == "suspend" else task.resume)()
             else:
                 task.alter(schedule=definition.schedule, comment=definition.comment)
-        case NamedTask("execute", name):
-            return Answer(RUN_COLUMNS, (_run(lake.periodic_task(whole(name)).run()),))
+        case ExecuteTask(name, request_id):
+            return Answer(RUN_COLUMNS, (_run(lake.periodic_task(whole(name)).run(request_id=request_id)),))
         case NamedTask("history", name):
             return Answer(RUN_COLUMNS, tuple(map(_run, lake.periodic_task(whole(name)).history())))
         case NamedTask(_, name):

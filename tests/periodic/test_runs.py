@@ -113,9 +113,40 @@ def test_each_kind_of_statement_writes_what_it_says(world: World) -> None:
     assert lake.table(f"{space}.days").meta.head_version == version, "no rows, no commit"
 
 
+def test_an_insert_fills_and_replaces_the_partitions_that_it_names(world: World) -> None:
+    lake, space = world.lake, world.space()
+    table = lake.create_table(f"{space}.p", "id bigint, day date, g string", partition_by=["day", "g"])
+    world.order(space, 1, 2, 3)
+
+    def run(statement: str) -> set[tuple[int, str, str]]:
+        name = f"{space}.t{new_uuid7()[-6:]}"
+        lake.create_periodic_task(name, statement.format(space), schedule="every hour").run()
+        return {(row["id"], str(row["day"]), row["g"]) for row in table.to_arrow().to_pylist()}
+
+    one, two, three = (1, "2026-11-02", "a"), (2, "2026-11-03", "a"), (3, "2026-11-01", "a")
+    five, nine, seven = (5, "2026-11-01", "a"), (9, "2026-11-02", "a"), (7, "2026-11-03", "z")
+    assert run("INSERT INTO {0}.p PARTITION (G = upper('a')) SELECT id, day FROM {0}.orders WHERE FALSE") == set()
+    assert run("INSERT INTO {0}.p PARTITION (g = 'a', day) SELECT id, day FROM {0}.orders") == {one, two, three}
+    first = (
+        "INSERT OVERWRITE {0}.p PARTITION (day = '2026-11-0' || 1, g = 'a') SELECT id + 4 FROM {0}.orders WHERE id < 2"
+    )
+    assert run(first) == {one, two, five}
+    assert run("INSERT OVERWRITE {0}.p PARTITION (day, g) SELECT 9, DATE '2026-11-02', 'a'") == {nine, two, five}
+    by_name = "INSERT INTO {0}.p PARTITION (day = DATE '2026-11-03') BY NAME SELECT 'z' AS g, 7 AS id"
+    assert run(by_name) == {nine, two, five, seven}
+    none = "INSERT OVERWRITE {0}.p PARTITION (day = '2026-11-03', g = 'z') SELECT id FROM {0}.orders WHERE FALSE"
+    assert run(none) == {nine, two, five}
+
+
 @pytest.mark.parametrize(
     ("statement", "error"),
     [
+        ("INSERT INTO {0}.log PARTITION (n = 1) SELECT now()", InputError),
+        ("INSERT INTO {0}.parts PARTITION (day = 'x') SELECT 1, 'a'", InputError),
+        ("INSERT INTO {0}.parts PARTITION (id = 1) SELECT DATE '2026-11-01', 'a'", InputError),
+        ("INSERT INTO {0}.parts PARTITION (day = '2026-11-01') SELECT 1, DATE '2026-11-01', 'a'", InputError),
+        ("INSERT INTO {0}.parts PARTITION (day = '2026-11-01') (id, day) SELECT 1, DATE '2026-11-01'", InputError),
+        ("INSERT OVERWRITE {0}.parts PARTITION (day = '2026-11-01', g) SELECT 1, 'a'", InputError),
         ("SELECT 1", InputError),
         ("DROP TABLE {0}.log", InputError),
         ("INSERT INTO {0}.log SELECT now()", InputError),
@@ -131,6 +162,7 @@ def test_each_kind_of_statement_writes_what_it_says(world: World) -> None:
 )
 def test_a_bad_statement_is_refused_when_the_task_is_made(world: World, statement: str, error: type[Exception]) -> None:
     space = world.space()
+    world.lake.create_table(f"{space}.parts", "id bigint, day date, g string", partition_by=["day", "g"])
     with pytest.raises(error):
         world.lake.create_periodic_task(f"{space}.bad", statement.format(space), schedule="every hour")
     assert world.lake.periodic_tasks(space) == []

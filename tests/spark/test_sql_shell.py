@@ -186,7 +186,8 @@ def test_the_shell_carries_out_statements_of_periodic_tasks(
     try:
         when = f"WHEN HAS_DATA('{space}.orders')"
         assert answers(f"CREATE TASK totals SCHEDULE = '5 MINUTES' COMMENT = 'c' {when} AS {insert}") == []
-        [run] = answers("EXECUTE TASK totals")
+        [run] = answers("EXECUTE TASK totals REQUEST ID '019f0000-0000-7000-8000-000000000000'")
+        assert answers("EXECUTE TASK totals REQUEST ID '019f0000-0000-7000-8000-000000000000'") == [run]
         assert (run["outcome"], run["rows"], run["version"]) == ("done", 1, 1)
         assert answers("SELECT * FROM days") == [{"day": 1, "n": 2}]
         assert answers("ALTER TASK totals SUSPEND") == []

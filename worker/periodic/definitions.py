@@ -4,7 +4,7 @@ CREATE [OR REPLACE] TASK [IF NOT EXISTS] shop.nightly [COMMENT '…']
   SCHEDULE '5 minutes' | SCHEDULE EVERY 5 MINUTES | SCHEDULE 'cron 30 3 * * *'
   [WHEN HAS_DATA('shop.orders') [AND | OR HAS_DATA('shop.items', 'cursor')]] AS INSERT …
 ALTER TASK shop.nightly SUSPEND | RESUME | SET SCHEDULE … | SET COMMENT '…'
-EXECUTE TASK shop.nightly
+EXECUTE TASK shop.nightly [REQUEST ID '0193…']
 DESCRIBE TASK shop.nightly
 SHOW TASKS [IN shop]
 SHOW HISTORY FOR TASK shop.nightly
@@ -42,9 +42,8 @@ _ALTER: Final = _pattern(
     rf"alter\s+task\s+{_NAME}\s+(?:(?P<action>suspend|resume)|set\s+{_SCHEDULE}|set\s+{_COMMENT})\s*\Z"
 )
 _DROP: Final = _pattern(rf"drop\s+task\s+(?P<gone>if\s+exists\s+)?{_NAME}\s*\Z")
-_NAMED: Final = _pattern(
-    rf"(?P<verb>execute\s+task|describe\s+task|desc\s+task|show\s+history\s+for\s+task)\s+{_NAME}\s*\Z"
-)
+_NAMED: Final = _pattern(rf"(?P<verb>describe\s+task|desc\s+task|show\s+history\s+for\s+task)\s+{_NAME}\s*\Z")
+_EXECUTE: Final = _pattern(rf"execute\s+task\s+{_NAME}(?:\s+request\s+id\s+(?P<request>{_TEXT}))?\s*\Z")
 _SHOW: Final = _pattern(r"show\s+tasks(?:\s+(?:in|from)\s+`?(?P<namespace>[\w.]+)`?)?\s*\Z")
 _HAS_DATA: Final = _pattern(
     r"(?:system\$)?(?:stream_)?has_data\s*\(\s*'(?P<table>[^']+)'\s*(?:,\s*'(?P<cursor>[^']+)'\s*)?\)\Z"
@@ -84,10 +83,18 @@ class AlterTask:
 
 @dataclass(frozen=True, slots=True)
 class NamedTask:
-    """EXECUTE, DESCRIBE and SHOW HISTORY FOR a task."""
+    """DESCRIBE and SHOW HISTORY FOR a task."""
 
-    verb: str  # execute, describe or history
+    verb: str  # describe or history
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteTask:
+    """EXECUTE TASK. A repeated request has the same id, and gets the same run."""
+
+    name: str
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class ShowTasks:
     namespace: str = ""
 
 
-TaskDefinition = CreateTask | AlterTask | NamedTask | DropTask | ShowTasks
+TaskDefinition = CreateTask | AlterTask | NamedTask | ExecuteTask | DropTask | ShowTasks
 
 
 def parse_task_definition(text: str) -> TaskDefinition | None:
@@ -125,6 +132,8 @@ def parse_task_definition(text: str) -> TaskDefinition | None:
         )
     if words := _DROP.match(bare):
         return DropTask(_name(words), if_exists=words["gone"] is not None)
+    if words := _EXECUTE.match(bare):
+        return ExecuteTask(_name(words), None if words["request"] is None else _unquoted(words["request"]))
     if words := _NAMED.match(bare):
         verb = words["verb"].split()[0].lower()
         return NamedTask({"show": "history", "desc": "describe"}.get(verb, verb), _name(words))

@@ -13,7 +13,7 @@ from metaservice.client import ConflictError
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from worker.arrow.changes.change_rows import ChangeRows
 from worker.arrow.expressions.conditions import is_plain
-from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.scan.version_rows import VersionRows, columns_schema
 from worker.arrow.write import merge, updates, writes
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.merge_clauses import Clause
@@ -22,6 +22,7 @@ from worker.arrow.write.updates import EVERYTHING
 from worker.base.errors import InputError
 from worker.commit.conflict_policies import OnConflict
 from worker.commit.rows_read import each_table_once
+from worker.commit.scopes import Partitions
 from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import run_writes
 from worker.commit.writes import Write
@@ -29,7 +30,7 @@ from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.periodic.statements import TaskStatement, expression_text, parse_statement, refused
 from worker.views.engine import Engine, run_with
-from worker.views.operators import LAKE
+from worker.views.operators import LAKE, quoted
 
 TASK, TASK_STATEMENT, TASK_SOURCES = "task.name", "task.statement", "task.sources"  # properties of commits
 STATEMENT_CHARS_MAX: Final = 4_096
@@ -218,7 +219,7 @@ def _planned(view: TableView, statement: TaskStatement, rows: pa.Table | None, d
     meta = view.meta
     if statement.verb in ("insert", "overwrite"):
         assert rows is not None
-        return _insert(view, statement, fitted(_named(statement, rows, meta), meta))
+        return _insert(view, statement, rows, due_us)
     with Engine() as engine:
 
         def evaluate(text: str) -> Any:
@@ -249,21 +250,46 @@ def _planned(view: TableView, statement: TaskStatement, rows: pa.Table | None, d
     return merge.plan_merge(view, plain_source(rows), where, clauses)
 
 
-def _insert(view: TableView, statement: TaskStatement, rows: pa.Table) -> Write:
+def _insert(view: TableView, statement: TaskStatement, rows: pa.Table, due_us: int) -> Write:
+    meta = view.meta
+    fixed = _fixed(statement, meta, due_us)
+    named = _named(statement, rows, meta, fixed)
+    for name in fixed.column_names:
+        named = named.append_column(name, fixed.column(name).take(pa.array([0] * len(rows), pa.int64())))
+    whole = fitted(named, meta)
     if statement.verb == "overwrite":
-        return writes.plan_overwrite(view, rows, "all")
-    plan: Callable[[TableView, pa.Table], Write] = writes.plan_upsert if view.meta.primary_key else writes.plan_append
-    return plan(view, rows)
+        where: Partitions = "dynamic" if statement.partition else "all"
+        return writes.plan_overwrite(view, whole, fixed.to_pylist()[0] if fixed.num_columns else where)
+    plan: Callable[[TableView, pa.Table], Write] = writes.plan_upsert if meta.primary_key else writes.plan_append
+    return plan(view, whole)
 
 
-def _named(statement: TaskStatement, rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
+def _fixed(statement: TaskStatement, meta: catalog_pb2.Table, due_us: int) -> pa.Table:
+    """One row with the values in PARTITION."""
+    stored = {name.lower(): name for name in meta.partition_columns}
+    if statement.partition.keys() - stored.keys():
+        has = f"has the partition columns {', '.join(stored.values())}" if stored else "has no partitions"
+        raise refused(f"PARTITION ({', '.join(statement.partition)}): {meta.name} {has}")
+    values = {stored[name]: text for name, text in statement.fixed_columns(due_us).items()}
+    if statement.verb == "overwrite" and values and len(values) < len(stored):
+        raise refused(f"INSERT OVERWRITE … PARTITION has a value for each of {', '.join(stored.values())}, or for none")
+    with Engine() as engine:
+        types = engine.types(columns_schema(meta))
+        listed = [f"CAST({text} AS {types[name]}) AS {quoted(name)}" for name, text in values.items()]
+        return engine.run(f"SELECT {', '.join(listed)}") if listed else pa.table({})
+
+
+def _named(statement: TaskStatement, rows: pa.Table, meta: catalog_pb2.Table, fixed: pa.Table) -> pa.Table:
     """The rows with the names of the columns that they are for."""
+    names = statement.columns or tuple(each.name for each in meta.columns if each.name not in fixed.column_names)
     if statement.is_by_name:
-        return rows
-    names = statement.columns or tuple(column.name for column in meta.columns)
+        names = tuple(rows.column_names)
     if len(names) != rows.num_columns:
         raise refused(
             f"the query has {rows.num_columns} columns, and {len(names)} are to be filled: name the columns, "
             f"INSERT INTO {statement.target} (a, b) SELECT …"
         )
+    twice = {name.lower() for name in names} & {name.lower() for name in fixed.column_names}
+    if twice:
+        raise refused(f"{', '.join(sorted(twice))} has its value in PARTITION: leave it out of the columns")
     return rows.rename_columns(list(names))

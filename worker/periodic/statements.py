@@ -62,6 +62,7 @@ class TaskStatement:
     query: exp.Expression | None = None  # INSERT's, or MERGE's source
     columns: tuple[str, ...] = ()  # of INSERT; none: those of the table, in their order
     is_by_name: bool = False
+    partition: Mapping[str, exp.Expression | None] = field(default_factory=dict)  # of INSERT, in lower case
     settings: Mapping[str, exp.Expression] = field(default_factory=dict)
     condition: exp.Expression | None = None  # WHERE, or MERGE's ON
     clauses: tuple[MergeClause, ...] = ()
@@ -76,6 +77,11 @@ class TaskStatement:
         """The query as DuckDB runs it over relations that are named `lake:` and the table's name."""
         assert self.query is not None
         return _timed(self.query, due_us).sql(dialect=DIALECT)
+
+    def fixed_columns(self, due_us: int) -> dict[str, str]:
+        """The columns of PARTITION that have a value, with its text."""
+        fixed = {name: value for name, value in self.partition.items() if value is not None}
+        return {name: _timed(value, due_us).sql(dialect=DIALECT) for name, value in fixed.items()}
 
     def used_columns(self) -> frozenset[str] | None:
         """The names of columns in the query, in lower case; None: it may use any."""
@@ -116,8 +122,9 @@ def _insert(tree: exp.Insert) -> TaskStatement:
     into, columns = tree.this, ()
     if isinstance(into, exp.Schema):
         into, columns = into.this, tuple(column.name for column in into.expressions)
-    if not isinstance(into, exp.Table) or into.args.get("partition") is not None:
-        raise refused("name a table without PARTITION: a statement writes where its rows say")
+    if not isinstance(into, exp.Table):
+        raise refused(f"{into.sql(dialect=DIALECT)} is no table of the lake")
+    partition = _partition(into.args.get("partition"))
     for clause in ("conflict", "returning", "ignore", "alternative", "where"):
         if tree.args.get(clause):
             raise refused(f"INSERT can't have {clause.upper()} here: use MERGE")
@@ -132,7 +139,18 @@ def _insert(tree: exp.Insert) -> TaskStatement:
     sources, increments = _bind(query)
     verb = "overwrite" if tree.args.get("overwrite") else "insert"
     is_by_name = bool(tree.args.get("by_name"))
-    return TaskStatement(verb, target, sources, query, columns, is_by_name, increments=increments)
+    return TaskStatement(verb, target, sources, query, columns, is_by_name, partition=partition, increments=increments)
+
+
+def _partition(clause: exp.Expression | None) -> dict[str, exp.Expression | None]:
+    """PARTITION (day = DATE '2026-11-01', country): the columns with their values, None for the rows' own."""
+    parts: dict[str, exp.Expression | None] = {}
+    for part in [] if clause is None else clause.expressions:
+        column, value = (part.this, part.expression) if isinstance(part, exp.EQ) else (part, None)
+        if not isinstance(column, exp.Column) or (value is not None and value.find(exp.Column, exp.Query) is not None):
+            raise refused(f"PARTITION has columns and constants, not {part.sql(dialect=DIALECT)}")
+        parts[column.name.lower()] = value
+    return parts
 
 
 def _update(tree: exp.Update) -> TaskStatement:

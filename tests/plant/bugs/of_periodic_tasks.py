@@ -11,6 +11,12 @@ HISTORIES: Final = ("tests/periodic/test_runs.py", "-k", "random_histories")
 
 BUGS: Final = (
     Bug(
+        "a task that replaces the partitions of its rows replaces the table",
+        "worker/periodic/runs.py",
+        (('"dynamic" if statement.partition else "all"', '"all"'),),
+        ("tests/periodic/test_runs.py", "-k", "replaces_the_partitions"),
+    ),
+    Bug(
         "the commit of a run does not say when it was due",
         "worker/periodic/runs.py",
         (("version=due_us)", "version=versions[target_id])"),),
