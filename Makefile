@@ -246,6 +246,10 @@ bench-branch: $(VENV)/.ready-bench ## measure branches, forks, merges; JSON and 
 bench-keys: $(VENV)/.ready-bench ## measure keys across partitions beside keys within them; JSON and SCALE as above
 	@$(PY) -m benchmarks.keys $(ARGS)
 
+.PHONY: bench-ingest
+bench-ingest: $(VENV)/.ready-bench ## measure `laketx ingest kafka` beside Apache Kafka; JSON and SCALE as above
+	@$(PY) -m benchmarks.ingest $(ARGS)
+
 .PHONY: bench-views
 bench-views: $(VENV)/.ready-bench ## measure refreshes of materialized views; JSON and SCALE as above
 	@$(PY) -m benchmarks.views $(ARGS)

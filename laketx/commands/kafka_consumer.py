@@ -20,7 +20,7 @@ import confluent_kafka as kafka
 
 from laketx.commands.dead_letters import DeadLetters
 from laketx.commands.message_batches import Content, MessageFormat, Parsed
-from laketx.commands.message_decoders import SchemaDecoder, plain
+from laketx.commands.message_decoders import SchemaDecoder
 from laketx.table import Table
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, MetaServiceError
 from metaservice.client.retries import Backoff
@@ -33,6 +33,7 @@ from worker.formats.rejects import REFUSALS
 from worker.formats.schema_registry import RegistryAwayError
 
 POLL_S: Final = 0.2  # a signal is noticed after that time
+LOOKED_EACH: Final = 64  # messages are taken between two looks at the clock
 ATTEMPTS_MAX: Final = 50
 BACKOFF: Final = Backoff(base_s=0.02, longest_s=2.0)
 AWAY_BACKOFF: Final = Backoff(base_s=0.5, longest_s=15.0)
@@ -113,7 +114,7 @@ class KafkaIngest:
         self._limits = limits
         self._from_latest = from_latest
         self._dead_letters = dead_letters
-        self._decode = plain if decoder is None else decoder.decode
+        self._decoder = decoder
         self._note = note
         self._is_away = False  # no broker answers
         self._brokers = settings["bootstrap.servers"]
@@ -137,7 +138,7 @@ class KafkaIngest:
         self._consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
         try:
             while not self.is_stopping:
-                self._take(self._consumer.poll(self._wait_s()))
+                self._take_waiting(self._consumer.poll(self._wait_s()))
                 at_end = until_end and bool(self._committed) and self._ended >= self._committed.keys()
                 if self._is_due() or at_end:
                     self._flush()
@@ -167,6 +168,18 @@ class KafkaIngest:
             self._note(f"waiting for the brokers {self._brokers}: {error.str()}")
 
     # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _take_waiting(self, message: kafka.Message | None) -> None:
+        """Take a message and those that have been fetched, one by one: several at once may be of two assignments."""
+        begun_s = time.monotonic()
+        while message is not None:
+            self._take(message)
+            batch, limits = self._batch, self._limits
+            if len(batch.contents) >= limits.rows or batch.bytes >= limits.bytes:
+                return
+            if not len(batch.contents) % LOOKED_EACH and time.monotonic() > begun_s + POLL_S:
+                return
+            message = self._consumer.poll(0)
 
     def _take(self, message: kafka.Message | None) -> None:
         if message is None:
@@ -270,9 +283,11 @@ class KafkaIngest:
 
     def _parsed(self, batch: Batch) -> Sequence[Parsed]:
         """Wait for the schema registry if it is away; the brokers keep what comes meanwhile."""
+        if self._decoder is None:
+            return batch.contents
         for attempt in count():
             try:
-                return self._decode(batch.contents)
+                return self._decoder.decode(batch.contents)
             except RegistryAwayError as error:
                 if not attempt:
                     self._note(f"waiting for the schema registry: {error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema
 from worker.formats.debezium import OP, ORDER, read_debezium
 from worker.formats.decoded_messages import described_columns
-from worker.formats.json_messages import Fields, Message, fields_of, rows_of_fields
+from worker.formats.json_messages import Fields, Message, fields_of, rows_of_fields, with_defaults
 from worker.formats.rejects import REFUSALS
 
 UPSERT: Final = "c"
@@ -32,11 +32,14 @@ class Content(NamedTuple):
     value: bytes | None
 
 
-class Parsed(NamedTuple):
-    """What the key and the value say."""
+class Parsed(Protocol):
+    """What the key and the value say. JSON is read when rows are made of it."""
 
-    key: Message
-    value: Message
+    @property
+    def key(self) -> Message: ...
+
+    @property
+    def value(self) -> Message: ...
 
 
 Unreadable: TypeAlias = "list[tuple[int, InputError]]"  # by the place in the batch
@@ -113,7 +116,7 @@ def _rows(messages: Sequence[Parsed], meta: catalog_pb2.Table) -> pa.Table:
         raise InputError("MESSAGE_INVALID", f"message {fields.index(None) + 1} has no value")
     rows = [row for row in fields if row is not None]
     check_alike(meta, rows)
-    return _typed(rows, meta)
+    return _typed(with_defaults(rows, meta), meta)
 
 
 def _typed(rows: Sequence[Fields], meta: catalog_pb2.Table) -> pa.Table:
@@ -124,13 +127,15 @@ def _typed(rows: Sequence[Fields], meta: catalog_pb2.Table) -> pa.Table:
 
 def _keyed_rows(messages: Sequence[Parsed], meta: catalog_pb2.Table) -> pa.Table:
     """Each message is the row of its key; without a value it deletes the row."""
-    rows: list[Fields] = []
-    ops: list[str] = []
-    for number, message in enumerate(messages, 1):
-        fields = fields_of(message.value, number)
-        ops.append(DELETE if fields is None else UPSERT)
-        rows.append(_key_of(message, number, meta) if fields is None else fields)
-    check_alike(meta, (row for row, op in zip(rows, ops, strict=True) if op != DELETE))
+    fields = [fields_of(message.value, number) for number, message in enumerate(messages, 1)]
+    upserts = [row for row in fields if row is not None]
+    check_alike(meta, upserts)
+    filled = iter(with_defaults(upserts, meta))
+    rows = [
+        _key_of(message, number, meta) if row is None else next(filled)
+        for number, (message, row) in enumerate(zip(messages, fields, strict=True), 1)
+    ]
+    ops = [DELETE if row is None else UPSERT for row in fields]
     return _typed(rows, meta).append_column(OP, pa.array(ops, pa.string()))
 
 

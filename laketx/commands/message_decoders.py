@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from cachetools import LRUCache
 
@@ -31,9 +31,11 @@ KINDS: Final = {"avro": ("AVRO",), "protobuf": ("PROTOBUF",), "json": ("JSON",),
 Decode: TypeAlias = Callable[[bytes], Message]  # a message with its header
 
 
-def plain(contents: Sequence[Content]) -> list[Parsed]:
-    """Messages without a registry: JSON, read when rows are made of them."""
-    return [Parsed(content.key, content.value) for content in contents]
+class DecodedContent(NamedTuple):
+    """The key and the value of a message, as their schemas read them."""
+
+    key: Message
+    value: Message
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,10 @@ class SchemaDecoder:
         self._now_s = now_s
         self._decoders: LRUCache[int, Decode | _Unusable] = LRUCache(SCHEMAS_KEPT)
 
-    def decode(self, contents: Sequence[Content]) -> list[Parsed]:
+    def decode(self, contents: Sequence[Content]) -> Sequence[Parsed]:
         """Raises RegistryAwayError: call it again. What has been learned by then is kept."""
         return [
-            Parsed(self._key(content.key) if not content.value else None, self._message(content.value))
+            DecodedContent(self._key(content.key) if not content.value else None, self._message(content.value))
             for content in contents
         ]
 

@@ -205,6 +205,25 @@ def test_messages_with_keys_are_the_rows_of_their_keys(lake: Lake, broker: Broke
     assert (ingest.totals.messages, ingest.totals.upserted) == (24, 4)
 
 
+@pytest.mark.parametrize("key", [[], ["id"]])
+def test_a_column_that_a_message_lacks_has_its_default(lake: Lake, broker: Broker, key: list[str]) -> None:
+    """Whatever other messages of the batch have, and however they write its name."""
+    topic = f"defaults_{len(key)}"
+    columns = "id bigint, day date DEFAULT '2026-11-01', price decimal(9,2) DEFAULT 1.5, name string DEFAULT 'x'"
+    table = lake.create_table(f"k.{topic}", columns, primary_key=key)
+    broker.send(topic, [{"id": 1}, {"id": 2, "NAME": None, "day": "2026-11-02", "price": 2}, {"id": 3, "day": None}])
+    if key:
+        broker.send(topic, [None], key=b'{"id": 2}')
+    follow(follower(broker, table, topic))
+    first, last = date(2026, 11, 1), Decimal("1.50")
+    expected: list[dict[str, Any]] = [
+        {"id": 1, "day": first, "price": last, "name": "x"},
+        {"id": 2, "day": date(2026, 11, 2), "price": Decimal("2.00"), "name": None},
+        {"id": 3, "day": None, "price": last, "name": "x"},
+    ]
+    assert rows_of(table) == [row for row in expected if not key or row["id"] != 2]
+
+
 def test_changes_by_operation_and_sequence(lake: Lake, broker: Broker) -> None:
     table = lake.create_table("k.changes", "id bigint, lsn bigint", primary_key=["id"])
     broker.send("changes", [{"id": 1, "lsn": 9, "op": "c"}, {"id": 2, "lsn": 3, "op": "c"}])

@@ -8,8 +8,9 @@ from __future__ import annotations
 import binascii
 import json
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from types import NoneType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,14 @@ from worker.base.schema import path_below
 from worker.formats.rejects import UnfitError, shown
 from worker.formats.text_parser import from_texts, word_of
 
+PLAINLY: Final[Mapping[pa.DataType, type]] = {
+    pa.bool_(): bool,
+    pa.int8(): int,
+    pa.int16(): int,
+    pa.int32(): int,
+    pa.int64(): int,
+    pa.string(): str,
+}
 NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
@@ -50,6 +59,8 @@ def from_documents(values: Sequence[Any], kind: pa.DataType, column: str) -> Any
         return _maps(values, kind, column)
     if pa.types.is_struct(kind):
         return _structs(values, kind, column)
+    if (quick := _plainly_typed(values, kind)) is not None:
+        return quick
     if pa.types.is_boolean(kind):
         _check(values, kind, column, lambda value: value is True or value is False)
         return pa.array(values, kind)
@@ -70,6 +81,16 @@ def from_documents(values: Sequence[Any], kind: pa.DataType, column: str) -> Any
     if pa.types.is_binary(kind):
         return pa.array([None if one is None else _bytes(one, column) for one in values], kind)
     return _of_texts(values, kind, column)
+
+
+def _plainly_typed(values: Sequence[Any], kind: pa.DataType) -> Any:
+    """The array, if all values are of the one type of Python that the column has; or else None."""
+    if set(map(type, values)) - {NoneType} != {PLAINLY.get(kind)}:
+        return None
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # the long way says which value, and why
+        return None
 
 
 def _check(values: Sequence[Any], kind: pa.DataType, column: str, fits: Callable[[Any], bool]) -> None:

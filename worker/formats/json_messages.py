@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from metaservice.client import is_partial
 from protos.laketx.v1 import catalog_pb2
+from worker.arrow.write.input_rows import default_of
 from worker.base.errors import InputError
 from worker.files.arrow_types import arrow_schema
 from worker.formats.decoded_messages import Decoded, Undecodable
@@ -46,16 +52,59 @@ def object_of(document: Any, what: str) -> Fields:
     return fields
 
 
+def with_defaults(rows: Sequence[Fields], meta: catalog_pb2.Table) -> Sequence[Fields]:
+    """The objects with the defaults of the columns that they lack: other rows of the same batch may have them."""
+    defaults = {} if is_partial(meta) else _defaults(meta)
+    if not defaults:
+        return rows
+    filled = []
+    for row in rows:
+        names = {name.lower() for name in row}
+        filled.append({**row, **{name: value for name, value in defaults.items() if name.lower() not in names}})
+    return filled
+
+
+def _defaults(meta: catalog_pb2.Table) -> Fields:
+    """As documents of JSON have them. What Spark has to compute is left out."""
+    defaults: Fields = {}
+    for column, field in zip(meta.columns, arrow_schema(meta), strict=True):
+        if not column.default_sql:
+            continue
+        with suppress(InputError):
+            value = default_of(column, field.type).as_py()
+            if isinstance(value, (float, Decimal)):
+                value = Number(value)
+            elif isinstance(value, bytes):
+                value = b64encode(value).decode()
+            elif isinstance(value, date):  # or a time
+                value = value.isoformat()
+            defaults[field.name] = value
+    return defaults
+
+
 def rows_of_fields(rows: Sequence[Fields], numbers: Sequence[int], meta: catalog_pb2.Table) -> pa.Table:
     """The objects as rows: columns of the table in its types, others as numbers, texts or truths."""
-    kinds = {field.name.lower(): field.type for field in arrow_schema(meta)}
+    schema = arrow_schema(meta)
+    kinds = {field.name.lower(): field.type for field in schema}
     names = dict.fromkeys(name for row in rows for name in row)
+    own = {field.name.lower(): field.name for field in schema}
+    if any(own.get(name.lower(), name) != name for name in names):
+        rows = [_by_own_names(row, own, number) for row, number in zip(rows, numbers, strict=True)]
+        names = dict.fromkeys(name for row in rows for name in row)
     columns = {}
     for name in names:
         values = [row.get(name) for row in rows]
         kind = kinds.get(name.lower())
         columns[name] = _other(values, name) if kind is None else _typed(values, kind, name, numbers)
     return pa.table(columns)
+
+
+def _by_own_names(row: Fields, own: Mapping[str, str], number: int) -> Fields:
+    """Messages of one batch may write a column in several ways."""
+    renamed = {own.get(name.lower(), name): value for name, value in row.items()}
+    if len(renamed) < len(row):
+        raise InputError("MESSAGE_INVALID", f"message {number} has a field twice")
+    return renamed
 
 
 def _typed(values: Sequence[Any], kind: pa.DataType, name: str, numbers: Sequence[int]) -> Any:
