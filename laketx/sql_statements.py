@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from metaservice.client import features
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
@@ -83,8 +84,9 @@ class SqlStatements:
             with suppress(OSError):
                 remove_folder(f"{self._lake.warehouse}/{table_id}/{self._txn_id}")
 
-    def _write(self, intended: bytes, staged: bytes, changed: bytes) -> Write:
-        intent = transaction_pb2.TableIntent.FromString(intended)
+    def _write(self, begun: bytes, staged: bytes, changed: bytes) -> Write:
+        begin = transaction_pb2.BeginTransactionRequest.FromString(begun)
+        [intent] = begin.tables
         change = common_pb2.Change.FromString(changed)
         at = self._lake.client.get_table(table_id=intent.table_id, version=intent.read_version)
         return Write(
@@ -95,6 +97,7 @@ class SqlStatements:
             also_read=list(intent.reads),
             scope=change.scope if change.HasField("scope") else None,
             read_version=intent.read_version,
+            looks_keys_up=features.KEY_LOOKUPS in begin.client_features,
         )
 
     def _jvm(self) -> Any:

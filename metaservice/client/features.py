@@ -33,7 +33,7 @@ def not_offered(feature: str) -> BlockedError:
 
 def keys_not_looked_up(table: str) -> BlockedError:
     cause = f"the key of {table} is unique across partitions, and this write by Spark looks none up"
-    said = f"{cause}: write outside of a transaction, or without Spark"
+    said = f"{cause}: have a MERGE that inserts be ON the whole key alone, or write without Spark"
     error = build_error(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", said, {"table": table})
     assert isinstance(error, BlockedError)
     return error

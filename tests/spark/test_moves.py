@@ -145,22 +145,58 @@ def test_spark_adds_no_keys_that_it_has_not_looked_up(lake: Lake, spark: SparkSe
     name = new_name()
     table = lake.create_table(name, SCHEMA, primary_key=["id"], partition_by=["day"], key_scope="table")
     table.upsert([{"id": 1, "v": 1, "day": "mon"}])
-    rows = frame(spark, (1, 2, "tue"))
     sql = SqlReads(lake)
-    writes: list[Callable[[], Any]] = [
-        *[partial(sql, f"MERGE INTO {{lake}}.{name} t USING {LATER} s ON {on} {clauses}") for on, clauses in LOOSE],
-        lambda: _in_transaction(lake, name, lambda within: within.insert(rows)),
-        lambda: _in_sql(lake, f"INSERT INTO {sql.name}.{name} VALUES (1, 2, 'tue')"),
-        lambda: _in_sql(lake, f"UPDATE {sql.name}.{name} SET v = 2"),
-        lambda: _in_transaction(lake, name, lambda within: within.merge(rows, on="id").when_matched_update().execute()),
-    ]
-    for write in writes:
-        with pytest.raises(Exception, match="KEYS_NOT_LOOKED_UP"):
-            write()
+    for on, clauses in LOOSE:
+        merge = f"MERGE INTO {sql.name}.{name} t USING {LATER} s ON {on} {clauses}"
+        for write in (sql, partial(_in_sql, lake)):
+            with pytest.raises(Exception, match="KEYS_NOT_LOOKED_UP"):
+                write(merge)
     assert content(table) == [(1, 1, "mon")]
     table.update({"day": "'wed'"}, where="id = 1")  # not by Spark, although it runs
     assert content(table) == [(1, 1, "wed")]
     assert [row["day"] for row in table.read().collect()] == ["wed"]
+
+
+@pytest.mark.parametrize("profile", ["delta_write_serializable", "row_level"])
+def test_a_transaction_looks_up_the_keys_that_spark_writes(
+    lake: Lake, spark: SparkSession, new_name: Names, profile: str
+) -> None:
+    name, sql = new_name(), SqlReads(lake)
+    table = lake.create_table(
+        name, SCHEMA, primary_key=["id"], partition_by=["day"], key_scope="table", profile=profile
+    )
+    table.upsert([{"id": 1, "v": 1, "day": "mon"}, {"id": 2, "v": 2, "day": "mon"}])
+    beside = lake.create_table(new_name(), "n bigint")
+    whole = f"{sql.name}.{name}"
+    writes: list[Callable[[Any], Any]] = [
+        lambda txn: txn.table(name).insert(frame(spark, (1, 2, "tue"), (3, 3, None))),
+        lambda txn: txn.sql(f"INSERT INTO {whole} VALUES (1, 3, 'wed'), (3, 4, 'mon')"),
+        lambda txn: txn.sql(f"UPDATE {whole} SET v = v + 1, day = 'tue' WHERE id < 3"),
+        lambda txn: txn.table(name).merge(frame(spark, (1, 5, None)), on="id").when_matched_update().execute(),
+        lambda txn: txn.sql(f"MERGE INTO {whole} t USING {LATER} s ON t.id = s.id {UPSERT}"),
+        lambda txn: txn.sql(f"DELETE FROM {whole} WHERE v = 3 AND id = 2"),
+    ]
+    expected: list[list[Row]] = [
+        [(1, 2, "tue"), (2, 2, "mon"), (3, 3, None)],
+        [(1, 3, "wed"), (2, 2, "mon"), (3, 4, "mon")],
+        [(1, 4, "tue"), (2, 3, "tue"), (3, 4, "mon")],
+        [(1, 5, None), (2, 3, "tue"), (3, 4, "mon")],
+        [(1, 2, "tue"), (2, 3, "tue"), (3, 4, "mon")],
+        [(1, 2, "tue"), (3, 4, "mon")],
+    ]
+    for number, (write, rows) in enumerate(zip(writes, expected, strict=True)):
+        with lake.transaction() as txn:
+            txn.table(beside.name).append([{"n": number}])
+            write(txn)
+        assert content(table) == rows, number
+    txn = lake.transaction()
+    txn.__enter__()  # neither has found the key
+    txn.sql(f"INSERT INTO {whole} VALUES (9, 1, 'mon')")
+    table.upsert([{"id": 9, "v": 2, "day": "tue"}])
+    with pytest.raises(ConflictError, match="key"):
+        txn.__exit__(None, None, None)
+    assert content(table)[2:] == [(9, 2, "tue")]
+    assert beside.count() == len(writes)
 
 
 def test_spark_overwrites_no_partition_with_a_key_of_another(lake: Lake, spark: SparkSession, new_name: Names) -> None:
@@ -305,10 +341,29 @@ def test_two_rows_of_one_key_do_not_come_into_two_partitions(
     assert error is None, str(error)
     assert content(table)[2:] == [(7, 7, "mon")]  # done again, after the other one
 
+    source = lake.create_table(new_name(), SCHEMA)
+    source.append([{"id": 7, "v": 10, "day": "tue"}, {"id": 8, "v": 8, "day": None}])
 
-def _in_transaction(lake: Lake, name: str, write: Callable[[Any], Any]) -> None:
-    with lake.transaction() as txn:
-        write(txn.table(name))
+    def stream() -> None:
+        read = spark.readStream.table(f"{sql.name}.{source.name}").selectExpr("day", "id", "meets_an_upsert(v) AS v")
+        writer = read.writeStream.option("checkpointLocation", str(tmp_path / "stream")).trigger(availableNow=True)
+        writer.toTable(f"{sql.name}.{name}").awaitTermination()
+
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # else its batch looks keys up after its rows are there
+    try:
+        error = held.run(stream, lambda: table.upsert([{"id": 7, "v": 11, "day": "wed"}]))
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert "LOST_RACE" in str(error)
+    assert content(table)[2:] == [(7, 11, "wed")]
+    stream()
+    version = table.refresh().meta.head_version
+    stream()
+    assert content(table)[2:] == [(7, 10, "tue"), (8, 8, None)]
+    assert table.refresh().meta.head_version == version
+    source.append([{"id": 8, "v": 9, "day": "mon"}])
+    stream()
+    assert content(table)[2:] == [(7, 10, "tue"), (8, 9, "mon")]
 
 
 def _in_sql(lake: Lake, statement: str) -> None:

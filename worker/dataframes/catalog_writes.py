@@ -21,7 +21,7 @@ from google.rpc import error_details_pb2, status_pb2
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from metaservice.client import CommitOutcomeUnknownError, LakeTXError, MetaServiceError, uuid7
+from metaservice.client import CommitOutcomeUnknownError, LakeTXError, MetaServiceError, features, uuid7
 from metaservice.client.errors import decode_status
 from protos.laketx.v1 import catalog_pb2, transaction_pb2
 from worker.base.errors import InputError, lost_race
@@ -118,7 +118,8 @@ def stage_catalog_write(write: CatalogWrite, txn_id: str, version: int | None = 
     if version is not None and write.operation not in (INSERT, OVERWRITE):
         options[VERSION] = str(min(version, int(write.options.get(VERSION, version))))
     outcome = _run(write, options)
-    intent, *others = transaction_pb2.BeginTransactionRequest.FromString(outcome.begin).tables
+    begin = transaction_pb2.BeginTransactionRequest.FromString(outcome.begin)
+    intent, *others = begin.tables
     files = transaction_pb2.RegisterFilesRequest.FromString(outcome.files)
     change = transaction_pb2.CommitTransactionRequest.FromString(outcome.commit).changes[0]
 
@@ -131,6 +132,7 @@ def stage_catalog_write(write: CatalogWrite, txn_id: str, version: int | None = 
         stage,
         scope=change.scope if change.HasField("scope") else None,
         elsewhere=[_only_read(write.table.lake, other) for other in others],
+        looks_keys_up=features.KEY_LOOKUPS in begin.client_features,
     )
     if write.operation not in (INSERT, OVERWRITE) and VERSION not in write.options:
         return replace(found, reads=list(change.reads))

@@ -163,11 +163,11 @@ class RowChange:
         if self.change.key_sets is None:  # the commit will say
             return True
         place = (entry.partition, entry.bucket)
-        files = [one for one in self.written.files if (one.partition, one.bucket) == place]
+        files = [file for file in self.written.files if (file.partition, file.bucket) == place]
         own, keys = self.key_hashes(place), theirs.keys.get(place)
         if own is None or keys is None or not own.issuperset(keys):
             return False
-        return all(self.cells.make_no_rows(self.change.operation, one) for one in files)
+        return all(self.cells.make_no_rows(self.change.operation, file) for file in files)
 
     def hidden_in(self, partition: str) -> list[Hidden]:
         if self._hidden is None:

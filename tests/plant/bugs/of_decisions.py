@@ -207,7 +207,7 @@ BUGS: Final = (
     Bug(
         "a merge counts the rows that it made among those that it found",
         CORE + "commit/row_level.py",
-        (("return all(self.cells.make_no_rows(self.change.operation, one) for one in files)", "return bool(files)"),),
+        (("return all(self.cells.make_no_rows(self.change.operation, file) for file in files)", "return bool(files)"),),
         own_tests=("tests/unit/test_cells.py",),
     ),
     Bug(

@@ -2,6 +2,7 @@ package io.laketx.spark.read;
 
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
+import io.laketx.v1.BeginTransactionRequest;
 import io.laketx.v1.Change;
 import io.laketx.v1.Operation;
 import io.laketx.v1.Read;
@@ -39,8 +40,9 @@ public final class SqlTransaction {
     this.warehouse = warehouse;
   }
 
-  private record Held(Operation operation, RegisterFilesRequest staged, Change change, long version) {
-    static final Held NOT_YET = new Held(null, null, null, Long.MAX_VALUE); // its statement runs
+  private record Held(
+      Operation operation, RegisterFilesRequest staged, Change change, long version, List<String> features) {
+    static final Held NOT_YET = new Held(null, null, null, Long.MAX_VALUE, List.of()); // its statement runs
   }
 
   // -- for Python
@@ -73,7 +75,7 @@ public final class SqlTransaction {
     }
   }
 
-  /** Ends it here: for each table that was changed or read its TableIntent, RegisterFilesRequest and Change. */
+  /** Ends it here: for each table that was changed or read its BeginTransactionRequest, RegisterFilesRequest and Change. */
   public static byte[][] close(String id) {
     SqlTransaction found = OPEN.remove(id);
     synchronized (found) {
@@ -110,7 +112,8 @@ public final class SqlTransaction {
             .setSchemaVersion(table.meta().getSchemaVersion())
             .setReadVersion(held == null ? table.version() : Math.min(table.version(), held.version))
             .addAllReads(reads);
-    parts.add(intent.build().toByteArray());
+    List<String> features = held == null ? List.of() : held.features;
+    parts.add(BeginTransactionRequest.newBuilder().addTables(intent).addAllClientFeatures(features).build().toByteArray());
     parts.add(held == null ? new byte[0] : held.staged.toByteArray());
     parts.add(held == null ? new byte[0] : held.change.toByteArray());
   }
@@ -169,9 +172,9 @@ public final class SqlTransaction {
     changes.remove(table.tableId());
   }
 
-  /** What the statement did, until the commit, and the oldest version of the table that it read. */
+  /** What the statement did, until the commit, the oldest version of the table that it read, and what it says it can. */
   public synchronized void hold(
-      Snapshot table, Operation operation, RegisterFilesRequest staged, Change change, long version) {
-    changes.put(table.tableId(), new Held(operation, staged, change, version));
+      Snapshot table, Operation operation, RegisterFilesRequest staged, Change change, long version, List<String> features) {
+    changes.put(table.tableId(), new Held(operation, staged, change, version, features));
   }
 }

@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
@@ -31,7 +32,8 @@ import org.slf4j.LoggerFactory;
  * again, after a crash or a lost answer, changes nothing.
  *
  * <p>Rows that are added are appended in one call, which loses no race. A transaction replaces the table, in complete mode,
- * and adds rows that depend on what the table has. It reads the table as it is when the batch is planned.
+ * and adds rows that depend on what the table has, or whose keys are unique across partitions. It reads the table as it is
+ * when the batch is planned.
  */
 final class StreamedWrite implements StreamingWrite {
   private static final Logger LOG = LoggerFactory.getLogger(StreamedWrite.class);
@@ -43,6 +45,7 @@ final class StreamedWrite implements StreamingWrite {
   private final String queryId;
   private final int[] places;
   private final Snapshot replaced; // null where rows are added
+  private final boolean looksKeysUp;
   private String txnId;
   private WriteTransaction txn;
   private StatementReads reads;
@@ -56,6 +59,7 @@ final class StreamedWrite implements StreamingWrite {
     this.queryId = queryId;
     this.places = places;
     replaced = replaces ? newest() : null;
+    looksKeysUp = MetadataColumns.keysAreLookedUp(snapshot.meta());
   }
 
   private Snapshot newest() {
@@ -67,29 +71,35 @@ final class StreamedWrite implements StreamingWrite {
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     WarehouseMark.leave(snapshot.service());
-    reads = StatementReads.ofRows(replaces ? replaced : snapshot, null, snapshot.meta(), WriteOptions.NONE);
-    if (!replaces && !reads.areNone()) {
-      reads = StatementReads.ofRows(newest(), null, snapshot.meta(), WriteOptions.NONE);
+    Snapshot seen = replaces ? replaced : snapshot;
+    reads = StatementReads.ofRows(seen, null, snapshot.meta(), WriteOptions.NONE);
+    boolean isAppend = !replaces && !looksKeysUp && reads.areNone();
+    if (!isAppend && !replaces) {
+      seen = newest();
+      reads = StatementReads.ofRows(seen, null, snapshot.meta(), WriteOptions.NONE);
     }
+    if (looksKeysUp) reads.lookKeysUp();
     Operation operation = replaces ? Operation.OPERATION_OVERWRITE : Operation.OPERATION_INSERT;
     long schema = snapshot.meta().getSchemaVersion();
-    txn = replaces || !reads.areNone() ? reads.begin(operation, schema, ConflictPolicy.FAIL, WriteOptions.NONE) : null;
+    txn = isAppend ? null : reads.begin(operation, schema, ConflictPolicy.FAIL, WriteOptions.NONE);
     txnId = txn == null ? Ids.uuid7() : txn.id();
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
     if (snapshot.isKeyed()) kind = replaces ? FileKind.FILE_KIND_BASE : FileKind.FILE_KIND_DELTA;
     boolean setsColumns = snapshot.isPartial() && !replaces;
     SetColumns sets = setsColumns ? SetColumns.given(snapshot.meta(), PlacedRow.given(snapshot.meta(), places)) : null;
     Staging staging = new Staging(snapshot.meta(), WriteTransaction.folderOf(snapshot), txnId, kind, false, sets);
-    return new Factory(staging, spread.isOneBucket(), places);
+    KeyPlaces livePlaces = looksKeysUp && !replaces ? KeyPlaces.of(seen) : null;
+    return new Factory(staging, livePlaces, spread.isOneBucket(), places);
   }
 
   @Override
   public void commit(long batchId, WriterCommitMessage[] messages) {
-    List<DataFile> files = Arrived.of(messages).files();
+    Arrived arrived = Arrived.of(messages);
+    List<DataFile> files = arrived.files();
     AppVersion app = AppVersion.newBuilder().setAppId(APP + queryId).setVersion(batchId).build();
     TableCommit done;
     if (txn != null) {
-      Change.Builder change = Change.newBuilder().addAppVersions(app);
+      Change.Builder change = Change.newBuilder().addAppVersions(app).addAllKeySets(arrived.keySets(snapshot.meta()));
       if (replaces) change.setScope(Scope.newBuilder().setAll(true));
       done = reads.commit(txn, files, List.of(), change, List.of());
     } else {
@@ -137,10 +147,12 @@ final class StreamedWrite implements StreamingWrite {
     }
   }
 
-  private record Factory(Staging staging, boolean isOneBucket, int[] places) implements StreamingDataWriterFactory {
+  /** `livePlaces`: where keys live that are unique across partitions; null where nothing of the table counts. */
+  private record Factory(Staging staging, KeyPlaces livePlaces, boolean isOneBucket, int[] places)
+      implements StreamingDataWriterFactory {
     @Override
     public DataWriter<InternalRow> createWriter(int partition, long task, long batchId) {
-      DataWriter<InternalRow> rows = LakeWrite.writer(staging, null, partition, task, isOneBucket);
+      DataWriter<InternalRow> rows = LakeWrite.writer(staging, livePlaces, partition, task, isOneBucket);
       return places == null ? rows : new Placed(rows, staging, places);
     }
   }

@@ -236,7 +236,8 @@ final class WriteTransaction {
         return TableCommit.getDefaultInstance();
       }
       Change held = change.setTableId(snapshot.tableId()).build();
-      snapshot.transaction().hold(snapshot, operation, staged, held, readVersion);
+      List<String> features = staging.getClientFeaturesList();
+      snapshot.transaction().hold(snapshot, operation, staged, held, readVersion, features);
       return TableCommit.getDefaultInstance();
     }
     long rows = rowsOf(files);
