@@ -197,6 +197,9 @@ def test_a_list_of_bloom_columns_follows_renames_of_both_sides() -> None:
     onto = definition(evolved([Rename("pay", "salary")]), 2, {"index.bloom.columns": "salary, id", "user.a": "1"})
     found = onto.altered(alteration_between(before, after, onto))
     assert found.properties == {"index.bloom.columns": "salary, number", "user.a": "1"}
+    listed = replace(before, properties={"index.bloom.columns": "pay"})
+    onto = replace(onto, properties={"index.bloom.columns": "id"})
+    assert onto.altered(alteration_between(listed, before, onto)).properties == {"index.bloom.columns": "salary, id"}
     assert (found.schema_version, found.primary_key) == (3, ("number",))
 
 

@@ -17,6 +17,12 @@ def alteration_between(before: TableMeta, after: TableMeta, onto: TableMeta) -> 
     """
     expected = altered_bloom_columns(before.columns, after.columns, before.properties)
     properties = {name: text for name, text in after.properties.items() if expected.get(name) != text}
+    merged = onto
+    if _columns(before) != _columns(after):
+        schema = merged_schema(before.schema, after.schema, onto.schema)
+        merged = onto.with_schema(schema, new_version=after.schema_version != before.schema_version)
+    if BLOOM_COLUMNS in properties:
+        properties = altered_bloom_columns(after.columns, merged.columns, properties)
     change = Alteration(
         properties,
         tuple(sorted(expected.keys() - after.properties.keys())),
@@ -27,8 +33,6 @@ def alteration_between(before: TableMeta, after: TableMeta, onto: TableMeta) -> 
     )
     if _columns(before) == _columns(after):
         return change
-    schema = merged_schema(before.schema, after.schema, onto.schema)
-    merged = onto.with_schema(schema, new_version=after.schema_version != before.schema_version)
     if BLOOM_COLUMNS not in properties:
         kept = altered_bloom_columns(onto.columns, merged.columns, onto.properties)
         merged = replace(merged, properties=kept)
