@@ -155,7 +155,7 @@ def why_no_tls(address: Address, credentials: Credentials) -> str:
         return f"its certificate is not trusted: {error.verify_message}" if address.has_tls else ""
     except ssl.SSLError as error:
         return f"TLS failed: {_words(error)}" if address.has_tls else ""
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError):  # a port may be any number
         pass
     return ""
 
