@@ -461,6 +461,8 @@ def _connect(
             credentials=credentials,
             storage_keys=storage_keys,
         )
+    if not text:
+        raise InputError("ADDRESS_INVALID", 'name a folder or a service: connect("./warehouse"); "." is this folder')
     if "://" in text:
         raise InputError(
             "ADDRESS_INVALID", f"{text} is neither a folder nor laketxs://host:port nor laketx://host:port"

@@ -134,24 +134,24 @@ def looks_like_address(text: str) -> bool:
 
 
 def _home(folder: Path) -> Path:
-    if (folder / "CURRENT").exists() and (folder / "IDENTITY").exists():
-        _refuse(
-            "BLOCKED",
-            "FOLDER_IS_A_STORE",
-            "the folder belongs to a service that was started by hand: connect to that service",
-            folder=str(folder),
-        )
-    if looks_like_address(str(folder)) and not folder.exists():
-        said = f"it looks like an address: say laketx://{folder}, or ./{folder} where it is to be a folder"
-        _refuse("INVALID", "ADDRESS_INVALID", said, folder=str(folder))
     home = folder / "_laketx"
     try:
+        if (folder / "CURRENT").exists() and (folder / "IDENTITY").exists():
+            _refuse(
+                "BLOCKED",
+                "FOLDER_IS_A_STORE",
+                "the folder belongs to a service that was started by hand: connect to that service",
+                folder=str(folder),
+            )
+        if looks_like_address(str(folder)) and not folder.exists():
+            said = f"it looks like an address: say laketx://{folder}, or ./{folder} where it is to be a folder"
+            _refuse("INVALID", "ADDRESS_INVALID", said, folder=str(folder))
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             _make_private(folder)
         _make_private(home)
         return home.resolve(strict=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the name is too long, or no name
         _refuse_folder(home, error)
 
 
@@ -163,7 +163,7 @@ def _make_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def _refuse_folder(home: Path, error: OSError) -> NoReturn:
+def _refuse_folder(home: Path, error: OSError | ValueError) -> NoReturn:
     _refuse("BLOCKED", "FOLDER_UNUSABLE", str(error), folder=str(home.parent))
 
 

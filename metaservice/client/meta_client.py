@@ -119,7 +119,7 @@ class MetaClient(
         self._retries = Retries(
             retry_budget_s,
             revive=revive,
-            contact=self._contact if revive is None else _no_contact,
+            contact=self._contact,
             tokens=self._tokens,
         )
         self._closed = False
@@ -139,7 +139,8 @@ class MetaClient(
                 ("grpc.use_local_subchannel_pool", 1),  # two clients of a process don't share a connection
             ],
         )
-        self._address, self._credentials, self._is_reached = where, shown, False
+        self._address, self._credentials = where, shown
+        self._is_reached = revive is not None  # who can restart the service does so when a call fails
         self._greet: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH)
         self._contact_s = max(min(CONTACT_S, retry_budget_s), CONTACT_S_MIN)
         self._channel = expect_epoch(channel, expected_epoch) if expected_epoch else channel
@@ -179,6 +180,8 @@ class MetaClient(
 
     def _contact(self) -> None:
         """Checks the address before the first call. Later the client waits for an absent service within the budget."""
+        if self._closed:
+            raise build_error(ErrorKind.BLOCKED, "CONNECTION_CLOSED", "the connection was closed: open another one", {})
         until_s = time.monotonic() + self._contact_s
         while not (self._is_reached or self._closed):
             left_s = until_s - time.monotonic()
@@ -395,7 +398,3 @@ def tokens_of(credentials: Credentials, others: Metadata) -> Tokens:
     from metaservice.client.tokens import Tokens  # noqa: PLC0415 - slow, and not needed without a token
 
     return Tokens(credentials, others)
-
-
-def _no_contact() -> None:
-    """A client that can restart the service does so when a call fails, without a first contact."""

@@ -21,6 +21,7 @@ import pytest
 from laketx import InputError, Lake, connect
 from laketx.pending_rows import Row
 from laketx.writer import TableWriter
+from metaservice.client import BlockedError
 from worker.commit.writes import Commit
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +140,9 @@ def test_wrong_numbers_are_refused(tmp_path: Path, app_id: str | None, sequences
         writer.write({"id": 2}, sequence=sequences[-1])
     writer.close()
     lake.close()
+    for call in (table.count, table.refresh, lake.tables, lambda: table.append([{"id": 1}])):
+        with pytest.raises(BlockedError, match="CONNECTION_CLOSED"):
+            call()
 
 
 @pytest.mark.parametrize("wrong", [{"flush_rows": 0}, {"flush_ms": -1}, {"flush_rows": 10, "rows_max": 9}])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from laketx import InputError, connect
 from metaservice.client import BlockedError, InvalidError, MetaClient, folder_service
 from metaservice.client.folder_service import find_or_start, open_folder
 from protos.laketx.v1 import catalog_pb2
@@ -197,6 +198,9 @@ def test_what_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     assert refusal(tmp_path / "file" / "lake")[0] == "FOLDER_UNUSABLE"
     assert refusal(Path("/proc/lake"))[0] == "FOLDER_UNUSABLE"
+    assert refusal(tmp_path / ("long" * 99))[0] == refusal(tmp_path / "a\0b")[0] == "FOLDER_UNUSABLE"
+    with pytest.raises(InputError, match="ADDRESS_INVALID"):
+        connect("")
 
 
 def test_a_store_that_was_served_by_hand_is_not_shadowed(tmp_path: Path) -> None:
