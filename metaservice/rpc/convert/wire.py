@@ -261,13 +261,13 @@ def kept_reads(messages: Sequence[bytes], before: TableMeta, onto: TableMeta) ->
 
     A top-level part about a column that is gone, or has become something else, is TRUE.
     """
-    found = [common_pb2.Read.FromString(raw) for raw in messages]
+    kept = [common_pb2.Read.FromString(raw) for raw in messages]
     names = _names_onto(before, onto)
     if any(name != names.get(folded(name)) for name in (column.name for column in before.columns)):
-        for message in found:
+        for message in kept:
             if message.HasField("predicate"):
                 _rename_columns(message.predicate, names)
-    return reads(found, onto)
+    return reads(kept, onto)
 
 
 def _names_onto(before: TableMeta, onto: TableMeta) -> dict[str, str]:
@@ -287,22 +287,22 @@ def _reads_alike(before: str, onto: str) -> bool:
 
 def _rename_columns(message: common_pb2.Predicate, names: Mapping[str, str]) -> None:
     if message.WhichOneof("kind") == "all_of":
-        for one in message.all_of.operands:
-            _rename_columns(one, names)
+        for operand in message.all_of.operands:
+            _rename_columns(operand, names)
         return
     leaves = list(_leaves(message))
-    if any(folded(one.column) not in names for one in leaves):
+    if any(folded(leaf.column) not in names for leaf in leaves):
         message.literal = True
         return
-    for one in leaves:
-        one.column = names[folded(one.column)]
+    for leaf in leaves:
+        leaf.column = names[folded(leaf.column)]
 
 
 def _leaves(message: common_pb2.Predicate) -> Iterator[Any]:
     kind = message.WhichOneof("kind")
     if kind in ("all_of", "any_of"):
-        for one in getattr(message, kind).operands:
-            yield from _leaves(one)
+        for operand in getattr(message, kind).operands:
+            yield from _leaves(operand)
     elif kind == "negation":
         yield from _leaves(message.negation)
     elif kind not in ("literal", None):
