@@ -1,4 +1,4 @@
-"""The examples without Spark in README.md, docs/quickstart.md and docs/arrow.md, played as they are written."""
+"""The examples without Spark in README.md and pages of docs, played as they are written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -61,9 +63,10 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert "30.0" in play(tmp_path, BEFORE, *found, AFTER)
 
 
-def test_the_page_of_change_streams_says_what_happens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["ingest", "periodic-tasks"])
+def test_what_a_page_prints_is_what_happens(tmp_path: Path, page: str) -> None:
     (tmp_path / "customers.jsonl").write_bytes((ROOT / "tests/arrow/customers.jsonl").read_bytes())
-    for block in blocks("docs/ingest.md"):
+    for block in blocks(f"docs/{page}.md"):
         if "import laketx" in block:
             says = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
             assert play(tmp_path, block).splitlines() == says
