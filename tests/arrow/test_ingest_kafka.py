@@ -414,8 +414,8 @@ def test_a_registry_that_does_not_answer_is_waited_for(
     follow(ingest)
     assert rows_of(table) == [{"id": 1}]
     assert len(notes) == 1
-    ingest = follower(broker, table, "waits", decoder=decoder(registry, "json"), note=notes.append)
     broker.send("waits", [framed(number, b'{"id": 2}')])
+    ingest = follower(broker, table, "waits", decoder=decoder(registry, "json"), note=notes.append)
     registry.status, ingest.is_stopping = 503, True
     follow(ingest)  # it ends without a commit
     registry.status = 200

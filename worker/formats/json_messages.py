@@ -31,7 +31,7 @@ def fields_of(message: Message, number: int) -> Fields | None:
     if message is None or message in (b"", ""):
         return None
     if isinstance(message, Decoded):
-        return dict(message.fields)
+        return message.fields
     if isinstance(message, Undecodable):
         raise message.error
     try:
