@@ -45,6 +45,9 @@ LINEAR, ADDED, KEYS = Work.LINEAR, Work.INVERTIBLE, Work.AFFECTED_KEYS
         ("SELECT a.k, v.m, v.n FROM s.a a, LATERAL (SELECT max(x) AS m, count(*) AS n FROM s.b WHERE g = a.g) v", KEYS),
         ("SELECT k, x FROM s.a UNION ALL BY NAME SELECT x, g FROM s.b UNION ALL BY NAME SELECT f FROM s.c", LINEAR),
         ("SELECT k, g FROM s.a UNION BY NAME SELECT d, k FROM s.b", ADDED),
+        ("(SELECT k, x FROM s.a UNION BY NAME SELECT x AS X, g FROM s.b) EXCEPT SELECT k, x, g FROM s.c", KEYS),
+        ("FROM (SELECT k FROM s.a UNION ALL BY NAME (SELECT x FROM s.b UNION BY NAME SELECT g FROM s.c))", KEYS),
+        ("SELECT * FROM s.a UNION ALL BY NAME SELECT k, 'b' AS z FROM s.b", LINEAR),
         ("SELECT k, x FROM s.a WHERE x > ALL (SELECT x FROM s.b) OR x < ANY (SELECT k FROM s.c)", ADDED),
         ("SELECT k, x FROM s.a a WHERE NOT a.x >= ALL (SELECT b.x FROM s.b b WHERE b.k = a.k)", KEYS),
         ("SELECT k, x <= ANY (SELECT b.x FROM s.b b WHERE b.k = a.k) AS e FROM s.a a", KEYS),
@@ -139,6 +142,7 @@ def test_indexes_mean_what_they_mean_in_duckdb() -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
+        ("SELECT z FROM (SELECT * FROM s.a UNION BY NAME SELECT k AS z FROM s.b)", "lists its columns"),
         ("SELECT k FROM s.a WHERE g COLLATE NOCASE = 'U'", "no COLLATE"),
         ("SELECT g, list(DISTINCT x ORDER BY k) AS l FROM s.a GROUP BY g", "ordered by what it collects"),
         ("SELECT arg_max(k, x, 2) AS m FROM s.a GROUP BY g", "arg_max"),

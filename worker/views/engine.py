@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 else:
     duckdb = LazyModule("duckdb")
 
+ARROW: Final = "arrow:"
 SETTINGS: Final = (
     "SET GLOBAL TimeZone = 'UTC'",
     "SET GLOBAL python_enable_replacements = false",
@@ -59,8 +60,21 @@ class Engine:
         self._session.close()
 
     def add(self, name: str, rows: pa.Table) -> None:
-        """Make rows readable under a name."""
-        self._session.register(name, rows)
+        """Make rows readable under a name.
+
+        A comparison with a float of an Arrow table is computed by Arrow, for which NaN is not the greatest value and
+        0.0 in a list is not -0.0. With signs that cancel each other DuckDB computes it, here as in any other place.
+        """
+        floats = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
+        self.run(f"DROP VIEW IF EXISTS {quoted(name)}")
+        if not floats:
+            self._session.register(name, rows)
+            return
+        self._session.register(f"{ARROW}{name}", rows)
+        columns = ", ".join(f"-(-{quoted(each)}) AS {quoted(each)}" for each in floats)
+        self.run(
+            f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * REPLACE ({columns}) FROM {quoted(ARROW + name)}"
+        )
 
     def run(self, text: str) -> pa.Table:
         """Return the rows of a query. Raises InputError with DuckDB's words if it fails."""

@@ -389,8 +389,9 @@ def names_of(query: exp.Query) -> tuple[str, ...]:
     """Return the names of a query's columns; UNION BY NAME has those of both sides."""
     plain = query.unnest() if isinstance(query, exp.Subquery) else query
     assert isinstance(plain, exp.Query)
-    if isinstance(plain, exp.Union) and plain.args.get("by_name"):
-        return tuple(dict.fromkeys((*names_of(plain.this), *names_of(plain.expression))))
+    if isinstance(plain, exp.SetOperation):
+        more = names_of(plain.expression) if plain.args.get("by_name") else ()
+        return tuple(dict.fromkeys((*names_of(plain.this), *more)))
     return tuple(output.alias_or_name for output in plain.selects)
 
 

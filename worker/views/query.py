@@ -25,6 +25,7 @@ from worker.views.functions import check_functions, refused
 from worker.views.operator_builder import OperatorBuilder, names_of
 from worker.views.operators import LAKE, NoRule, Opaque, Operator, Project, columns_of, quoted
 from worker.views.subqueries import with_in
+from worker.views.unions import with_places
 from worker.views.windows import check_windows_in_order, inline_windows
 
 
@@ -102,10 +103,10 @@ def analyse(statement: Statement, schemas: Mapping[str, Mapping[str, str]]) -> Q
     schema: dict[str, object] = {
         f"{LAKE}{name}": {column.lower(): kind for column, kind in columns.items()} for name, columns in schemas.items()
     }
+    written = with_in(statement.tree.copy())
+    with_places(written)
     try:
-        qualified = qualify(
-            with_in(statement.tree.copy()), schema=schema, dialect=DIALECT, identify=True, quote_identifiers=True
-        )
+        qualified = qualify(written, schema=schema, dialect=DIALECT, identify=True, quote_identifiers=True)
         tree = annotate_types(qualified, schema=schema, dialect=DIALECT)
     except (OptimizeError, SqlglotError) as error:
         raise refused(f"the query can't be resolved: {_plain(error)}") from None
