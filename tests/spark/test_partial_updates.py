@@ -52,7 +52,10 @@ class History:
 
     def play(self, steps: int) -> None:
         for _ in range(steps):
-            self.step()
+            if self.chance.random() < 0.15:
+                self.merge()
+            else:
+                self.step()
             self.states[self.table.refresh().meta.head_version] = {key: dict(row) for key, row in self.rows.items()}
 
     def step(self) -> None:
@@ -99,6 +102,34 @@ class History:
                 self.table.upsert(rows)
                 for row in rows:
                     self.rows[key_of(row)] = {**NEW, **self.rows.get(key_of(row), {}), **row}
+
+    def merge(self) -> None:
+        """By a key of a partition; rows that it finds go or get one column, others come whole or with that column."""
+        name, other = self.chance.sample(["a", "b"], 2)
+        keys = {("x", id_): self.chance.choice([1, 5, 6]) for id_ in self.chance.sample(range(6), 3)}
+        given = ", ".join(f"({id_}L, '{day}', {value})" for (day, id_), value in keys.items())
+        merge = f"MERGE INTO {{lake}}.{self.table.name} t USING (SELECT * FROM VALUES {given} AS r(id, day, v)) s"
+        is_upsert, deletes = self.chance.random() < 0.4, self.chance.random() < 0.5
+        gone = f"WHEN MATCHED AND t.{other} = 2 THEN DELETE " if deletes and not is_upsert else ""
+        new = {"id": "s.id", "day": "s.day", name: "s.v"} | ({} if is_upsert else {other: "NULL"})
+        matched = f"WHEN MATCHED THEN UPDATE SET {name} = s.v"
+        unmatched = f"WHEN NOT MATCHED THEN INSERT ({', '.join(new)}) VALUES ({', '.join(new.values())})"
+        on = " AND ".join(f"s.{one} = t.{one}" for one in self.table.meta.primary_key)
+        self.sql(f"{merge} ON {on} {gone}{matched} {unmatched}")
+        for (day, id_), value in keys.items():
+            row = self.rows.get((day, id_))
+            if row is None:
+                self.rows[day, id_] = {
+                    "id": id_,
+                    "day": day,
+                    **NEW,
+                    **({} if is_upsert else {other: None}),
+                    name: value,
+                }
+            elif gone and row[other] == 2:
+                del self.rows[day, id_]
+            else:
+                row[name] = value
 
     def some_rows(self, *, whole: bool) -> list[Row]:
         rows = []
