@@ -13,7 +13,7 @@ from metaservice.service.branch.branch_replay import Merged
 from metaservice.service.branch.branches import BranchRequest
 from metaservice.service.branch.merging import MergeRequest
 from metaservice.service.branch.refreshing import RefreshRequest
-from metaservice.service.decider.forking import find_table, get_branch
+from metaservice.service.decider.forking import find_table
 from metaservice.store import keys
 from tests.simulation.checks import BY_THE_CLOCK, MergeAnswer
 from tests.simulation.logs import Spec, check
@@ -35,7 +35,6 @@ class Looked:
     base_id: str
     version: int
     branch: str
-    time_us: int
 
 
 def play_branch(world: World) -> Play:
@@ -72,18 +71,17 @@ def play_look(world: World, line: str, spec: Spec) -> Play:
         table, found = find_table(state, name), list[Looked]()
         while table is not None and table.fork is not None:  # its base is forked by the same look
             table_id, fork = table.meta.table_id, table.fork
-            base_id, time_us = keys.uuid_text(fork.base), get_branch(state, fork.branch).time_us
-            found.append(Looked(table_id, base_id, fork.version, fork.branch, time_us))
+            base_id = keys.uuid_text(fork.base)
+            found.append(Looked(table_id, base_id, fork.version, fork.branch))
             table = state.tables.get(base_id)
         return found[::-1]
 
     found = yield Request("look", "", lambda: refusable(run))
     if isinstance(found, list):
         forks = [Spec(one.table_id, spec.keyed, spec.profile) for one in found]
-        for fork, one in zip(forks, found, strict=True):
+        for one in found:
             then = world.heads.get((one.branch, one.base_id), one.version)
             check(one.version == then, "a branch shows its parent as it was", one, then)
-            world.checker.hear_fork(fork, one.base_id, one.version, one.branch, one.time_us)
         if forks and all(one.table_id != forks[-1].table_id for one in world.lines[line]):
             world.lines[line].append(forks[-1])
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import Profile
 from metaservice.core.table.model import Operation
 from metaservice.service.branch.replay import BRANCH, BRANCH_VERSION
+from metaservice.service.decider.forking import is_on
 from metaservice.service.decider.snapshots import stored_entries
 from metaservice.service.decider.state import State
 from metaservice.store import keys
 from metaservice.store.port import prefix_end
+from metaservice.store.records.branches import Fork
 from protos.laketx.storage.v1 import records_pb2 as pb
 from tests.simulation.logs import File, Log, Place, Rows, Spec, check
 
@@ -95,7 +98,6 @@ class Checker:
         self.answers = 0
         self.forks: dict[tuple[str, str], Log] = {}  # the newest, by the table and the branch
         self.merges: dict[str, MergeAnswer] = {}
-        self._looked_at: list[tuple[Spec, str, int, str, int]] = []
 
     # -- answers --------------------------------------------------------------------------------------------------
 
@@ -155,11 +157,6 @@ class Checker:
     def hear_time(self, table_id: str, read_us: int, version: int) -> None:
         self.logs[table_id].answered.append((read_us, version))
 
-    def hear_fork(self, spec: Spec, base_id: str, version: int, branch: str, time_us: int) -> None:
-        """A table was looked at on a branch, which shows it as it was at that time."""
-        if spec.table_id not in self.logs and all(spec.table_id != other[0].table_id for other in self._looked_at):
-            self._looked_at.append((spec, base_id, version, branch, time_us))
-
     def paused(self, now_ms: int) -> None:
         """The service stood still until now: what was alive has a full lease."""
         self.leases = dict.fromkeys(self.leases, now_ms)
@@ -175,26 +172,45 @@ class Checker:
 
     def read_log(self, state: State) -> None:
         """Take in what is new; compare live entries with the replay. Forks come first: their commits are merged."""
+        new = {
+            raw_id: fork
+            for raw_id, fork in state.forks.items()
+            if not fork.is_gone and keys.uuid_text(raw_id) not in self.logs
+        }
+        while new:  # those that a refresh made, too, whether a client has asked for them or not
+            for fork in [fork for fork in new.values() if fork.base not in new]:
+                self._find_fork(state, new.pop(fork.raw_id))
         for log in reversed(list(self.logs.values())):
             if not log.has_ended:
                 self._read(state, log)
-        for spec, base_id, version, branch, time_us in self._looked_at:
-            base = self.logs[base_id]
-            base.answered.append((time_us, version))
-            log = base.forked(spec, version, branch, self.rows)
-            log.before = self.forks.get((base_id, branch))
-            self.logs[spec.table_id] = self.forks[base_id, branch] = log
-            self._read(state, log)
-        self._looked_at.clear()
 
-    def _read(self, state: State, log: Log) -> None:
-        table_id = log.spec.table_id
-        raw_id = keys.uuid_bytes(table_id)
+    def _find_fork(self, state: State, fork: Fork) -> None:
+        table_id, base = keys.uuid_text(fork.raw_id), self.logs[keys.uuid_text(fork.base)]
+        self._take_new(state, base, fork.version + 1)
+        branch = state.branches.get(fork.branch)
+        if branch is not None and is_on(fork, branch):  # it shows the table as it was at that time
+            base.answered.append((branch.time_us, fork.version))
+        spec = Spec(table_id, base.spec.keyed, base.spec.profile)
+        log = base.forked(spec, fork.version, fork.branch, self.rows)
+        log.before = self.forks.get((base.spec.table_id, fork.branch))
+        self.logs[table_id] = self.forks[base.spec.table_id, fork.branch] = log
+
+    def _take_new(self, state: State, log: Log, end: int) -> list[bytes]:
+        """The commits that the log lacks, below a version."""
+        raw_id = keys.uuid_bytes(log.spec.table_id)
         start = keys.commit_key(raw_id, len(log.commits))
-        fresh = [raw for _, raw in state.records.cursor().scan(start, prefix_end(keys.commits_prefix(raw_id)))]
+        fresh = [raw for _, raw in state.records.cursor().scan(start, keys.commit_key(raw_id, end))]
         for raw in fresh:
             log.raw.append(raw)
             self._take(log, pb.CommitRecord.FromString(raw))
+        return fresh
+
+    def _read(self, state: State, log: Log) -> None:
+        if log.before is not None and not log.before.has_ended:
+            self._read(state, log.before)  # a refresh has taken its commits
+        table_id = log.spec.table_id
+        raw_id = keys.uuid_bytes(table_id)
+        fresh = self._take_new(state, log, limits.INTEGER_MAX)
         table = state.tables.get(table_id)
         if table is None:
             log.has_ended = log.base is not None
