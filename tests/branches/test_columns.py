@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from laketx import Lake, MergeRefusedError, connect
 from laketx.table import Table
-from protos.laketx.v1 import common_pb2
+from metaservice.client import BlockedError, InvalidError
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 PROFILES = ("maxcompute", "row_level", "delta_serializable", "delta_write_serializable")
 QUICK = (("maxcompute", "refresh"), ("row_level", "merge"))
@@ -143,3 +144,58 @@ def test_reads_on_a_branch_mean_their_columns_whatever_the_names(lake: Lake) -> 
     tables[2].rename_column("c", "a")
     put(tables[2], [{"id": 4, "a": 1, "d": 9}])
     assert reasons(lake, "late") == [("reads.swapped", "CONCURRENT_APPEND")]
+
+
+def columns_of(**types: str) -> list[catalog_pb2.Column]:
+    return [catalog_pb2.Column(name=name, type=kind, nullable=True) for name, kind in types.items()]
+
+
+def replace(
+    lake: Lake, wanted: catalog_pb2.Table, meanwhile: Callable[[], object] = lambda: None, **sent: int
+) -> dict[str, int]:
+    """A statement that asks for the ids of its columns and commits later, as CREATE OR REPLACE ... AS SELECT does."""
+    client = lake.client
+    after = client.create_table(wanted, or_replace=True, validate_only=True)
+    meanwhile()
+    new, change = catalog_pb2.Table(), common_pb2.Change(table_id=after.table_id)
+    new.CopyFrom(wanted)
+    new.table_id, new.last_column_id = after.table_id, sent.get("last", after.last_column_id)
+    change.scope.all = True
+    intent = transaction_pb2.TableIntent(table_id=after.table_id, operation=common_pb2.OPERATION_OVERWRITE)
+    with client.begin([intent]) as txn:
+        txn.commit([change], replacements=[new])
+    return {column.name: column.column_id for column in after.columns}
+
+
+def test_tables_that_are_replaced_on_both_sides_merge(lake: Lake) -> None:
+    table = lake.create_table("replaced.t", "id bigint, pay int")
+    put(table, [{"id": 1, "pay": 10}])
+    branch = lake.branch("replaced")
+    fork = branch.table("replaced.t")
+    wanted = catalog_pb2.Table(name="replaced.t@replaced", columns=columns_of(id="bigint", note="string"))
+    told = replace(lake, wanted, lambda: table.add_columns("mark string"))
+    assert ids_of(fork) == told, "the files have the ids that the statement was told"
+    put(fork, [{"id": 2, "note": "mine"}])
+    del wanted.columns[:]
+    wanted.columns.extend(columns_of(id="bigint", other="int", last="string"))
+    wanted.name = "replaced.t"
+    lake.client.create_table(wanted, or_replace=True)  # without rows
+    given = ids_of(table)
+    assert given["other"] > max(told.values())
+    branch.merge()
+    merged = lake.table("replaced.t")
+    assert ids_of(merged) == {**given, **told}
+    assert rows_of(merged) == [{"id": 2, "note": "mine", "other": None, "last": None}]
+
+
+def test_a_replacement_has_only_ids_that_its_client_was_told(lake: Lake) -> None:
+    table = lake.create_table("told.t", "id bigint")
+    wanted = catalog_pb2.Table(name="told.t", columns=columns_of(id="bigint", note="string"))
+    assert replace(lake, wanted, last=0) == ids_of(table), "a client of before, without branches"
+    lake.branch("told").table("told.t").add_columns("mark string")
+    wanted.columns.extend(columns_of(more="string"))
+    with pytest.raises(BlockedError, match="CLIENT_TOO_OLD"):
+        replace(lake, wanted, last=0)
+    with pytest.raises(InvalidError, match="CHANGES_MISMATCH"):
+        replace(lake, wanted, last=99)
+    assert replace(lake, wanted) == ids_of(table)

@@ -82,6 +82,12 @@ def test_a_table_made_on_a_branch_is_the_lakes_after_the_merge(lake: Lake, sql: 
     wide.merge()
     rows = sql.sql("SELECT id, mark, note FROM branched.shop.made ORDER BY id").collect()
     assert [tuple(row) for row in rows] == [(1, None, None), (3, None, "branch"), (5, "parent", None)]
+    anew = lake.branch("anew")
+    sql.sql("ALTER TABLE branched.shop.made ADD COLUMNS (late STRING)")
+    sql.sql("CREATE OR REPLACE TABLE branched.shop.`made@anew` AS SELECT 7L AS id, 'new' AS fresh")
+    anew.merge()
+    rows = sql.sql("SELECT * FROM branched.shop.made").collect()
+    assert [row.asDict() for row in rows] == [{"id": 7, "fresh": "new", "late": None}]
 
 
 @contextmanager

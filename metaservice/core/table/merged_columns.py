@@ -60,7 +60,7 @@ def new_ids(meta: TableMeta, base: TableMeta) -> Ids:
 def check_given_once(of_branch: Ids, of_parent: Ids) -> None:
     """Refuses columns of which each side has one under the same id: files of one would be read as the other's.
 
-    They were made before all tables of a family got ids from one counter, or one of them by a REPLACE.
+    They were made before all tables of a family got ids from one counter.
     """
     for number in sorted(of_branch.keys() & of_parent.keys()):
         raise _id_twice(number, of_parent[number], of_branch[number])

@@ -253,6 +253,20 @@ class Namespace:
     since_us: int = 0  # as of a view
 
 
+def replaced_as_told(before: TableMeta, wanted: TableMeta, last_id: int, given: int) -> TableMeta:
+    """The same for a client that was told ids for its columns, and has files with them. `last_id`: the last of them.
+
+    They may be higher than the table's own next ones: the forks of it have got columns, too, up to the id `given`.
+    """
+    meta = replaced(before, wanted)
+    if not last_id and given > before.last_column_id:  # it was told ids that it does not send
+        raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks="last_column_id")
+    begun = before.last_column_id + last_id - meta.last_column_id  # the last one that was given when it was told
+    if begun > given:
+        raise invalid("CHANGES_MISMATCH", "CreateTable with validate_only tells the ids: nobody was told this one")
+    return meta if begun <= before.last_column_id else replaced(replace(before, last_column_id=begun), wanted)
+
+
 def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
     """The table's metadata under a new definition: id, name and history stay."""
     check_replaceable(before.properties, wanted.properties)

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError, invalid
-from metaservice.core.table.meta import TableMeta, replaced
+from metaservice.core.table.meta import TableMeta, replaced_as_told
 from metaservice.core.table.model import Change, Conflict, Entry, Operation, TableCommit
 from metaservice.rpc.convert import answers, wire, wire_catalog, wire_changes, wire_entries, wire_tasks
 from metaservice.service.branch.branches import Branches
@@ -184,8 +184,10 @@ class UseCases:
         for replacement in request.replacements:
             if replacement.table_id not in changed or replacement.table_id in found:
                 raise invalid("CHANGES_MISMATCH", "a replacement belongs to one change: send one for its table")
-            before = self.meta(replacement.table_id)
-            found[replacement.table_id] = replaced(before, wire_catalog.definition(replacement, replacement.table_id))
+            table = self.decider.state.get_table(wire.table_id(replacement.table_id))
+            wanted = wire_catalog.definition(replacement, replacement.table_id)
+            given = self.decider.state.column_ids.last(table.raw_id, table.meta)
+            found[replacement.table_id] = replaced_as_told(table.meta, wanted, replacement.last_column_id, given)
             found[replacement.table_id].check_size()
         return found
 

@@ -13,6 +13,8 @@ from metaservice.service.decider.forking import meta_at
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 
+REDEFINING = frozenset({Operation.ALTER, Operation.OVERWRITE})  # a REPLACE is judged by the rows that it takes away
+
 
 class ReplayedColumns:
     """The ALTERs of a fork as those of its parent, and its files under the parent's schemas."""
@@ -28,12 +30,12 @@ class ReplayedColumns:
         self._schemas: dict[int, int] = {}  # of the fork's versions of the schema: which of the parent's stands for it
 
     def as_judged(self, winner: Footprint) -> Footprint:
-        """A commit of the parent as the fork's are judged against it: an ALTER of columns alone passes."""
+        """A commit of the parent as the fork's are judged against it: a change of columns alone passes."""
         if not winner.altered:
             return winner
         after = meta_at(self._state, self._parent, winner.version)
         self._theirs.update(self._new_ids(after))
-        if winner.operation is not Operation.ALTER or not winner.metadata_changed:
+        if winner.operation not in REDEFINING or not winner.metadata_changed:
             return winner
         before = meta_at(self._state, self._parent, winner.version - 1)
         return replace(winner, metadata_changed=False) if changes_columns_alone(before, after) else winner

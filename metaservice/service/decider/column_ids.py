@@ -49,10 +49,21 @@ class ColumnIds:
 
     def to_alter(self, table: TableState, alteration: Alteration | None) -> TableMeta:
         """The definition that an ALTER changes: new columns get ids that no other table of the family has given."""
+        return table.meta if alteration is None or not alteration.schema_changes else self.to_replace(table)
+
+    def to_replace(self, table: TableState) -> TableMeta:
+        """The same of the definition that a REPLACE changes."""
         meta, root = table.meta, self._root_of(table.raw_id)
-        if alteration is None or not alteration.schema_changes or root not in self._roots:
+        if root not in self._roots:
             return meta
         return replace(meta, last_column_id=max(meta.last_column_id, self._of_family(root)))
+
+    def reserve(self, table: TableState, last: int, batch: Batch) -> None:
+        """Gives the ids up to one: a statement writes files with them, and commits later."""
+        root = self._root_of(table.raw_id)
+        if root in self._roots and last > self._of_family(root):
+            self._last[root] = last
+            batch.put(keys.column_id_key(root), keys.encode_version(last))
 
     def note(self, table: TableState, meta: TableMeta, batch: Batch) -> None:
         """Notes the ids of a table's next definition."""

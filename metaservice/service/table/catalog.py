@@ -134,7 +134,7 @@ class Catalog:
             raise invalid("TABLE_ID_NOT_NEW", table_id=table_id)
 
     def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableView, bool]:
-        """The answer that `create_table` would give; changes nothing."""
+        """The answer that `create_table` would give; changes nothing. Nobody else gets the ids of its columns."""
         state = self._decider.state
         there = self._find(meta.name)
         if mode is Mode.CREATE or there is None:
@@ -143,7 +143,9 @@ class Catalog:
             return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0).view(), True
         table = state.tables[there]
         if mode is Mode.OR_REPLACE:
-            return table.view()._replace(meta=replaced(table.meta, meta)), False
+            after = replaced(state.column_ids.to_replace(table), meta)
+            state.column_ids.reserve(table, after.last_column_id, state.batch)
+            return table.view()._replace(meta=after), False
         return table.view(), False
 
     def _checked(self, meta: TableMeta) -> TableMeta:
@@ -164,7 +166,7 @@ class Catalog:
         digest = bytes.fromhex(wanted.digest)
         known = self._decider.state.find_txn(wanted.table_id)
         if known is None:
-            replacement = replaced(table.meta, wanted)
+            replacement = replaced(self._decider.state.column_ids.to_replace(table), wanted)
             replacement.check_size()
         elif known.begin_digest == digest:
             return

@@ -209,7 +209,8 @@ class Table(_message.Message):
     """Set by the server in a list of a branch's tables, of one without table_id: the table that it is a version of."""
     last_column_id: _builtins.int
     """Set by the server: the highest id that columns and fields have got in the table, its forks and clones, and the table
-    that it is a fork of. New ones get higher ids.
+    that it is a fork of. New ones get higher ids. In a replacement that a transaction commits: as CreateTable answered
+    with OR_REPLACE and validate_only, which gives the ids of its new columns to nobody else.
     """
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:

@@ -507,6 +507,18 @@ BUGS: Final = (
         ("tests/branches/test_conflicts.py",),
     ),
     Bug(
+        "a fork gets the ids that a statement was told for the columns of its replacement",
+        SERVICE + "table/catalog.py",
+        (("            state.column_ids.reserve(table, after.last_column_id, state.batch)\n", ""),),
+        (*SCHEMA_OF_FILES, "-k", "replac"),
+    ),
+    Bug(
+        "a replacement's columns have other ids than its files",
+        "metaservice/core/table/meta.py",
+        (("return meta if begun <= before.last_column_id else replaced(", "return meta or replaced("),),
+        (*SCHEMA_OF_FILES, "-k", "replac"),
+    ),
+    Bug(
         "the book of forks forgets who needed a table when one of two forks ends",
         SERVICE + "decider/fork_book.py",
         (

@@ -82,7 +82,7 @@ def replace_table(
 
     replacement = catalog_pb2.Table()
     replacement.CopyFrom(found)
-    replacement.table_id = after.table_id
+    replacement.table_id, replacement.last_column_id = after.table_id, after.last_column_id
 
     def commit(txn_id: str, files: Sequence[common_pb2.DataFile]) -> int:
         change = common_pb2.Change(table_id=after.table_id, files=files)

@@ -79,7 +79,8 @@ final class StagedLakeTable implements StagedTable, SupportsWrite {
     if (there != null) {
       Table after = Tables.wouldBe(service, wanted, CreateMode.CREATE_MODE_OR_REPLACE);
       Snapshot snapshot = Snapshot.lookedAt(service, there).under(after);
-      return new DefiningWriteBuilder(snapshot, NewDefinition.of(wanted, there), info);
+      Table told = wanted.toBuilder().setLastColumnId(after.getLastColumnId()).build(); // its files have these ids
+      return new DefiningWriteBuilder(snapshot, NewDefinition.of(told, there), info);
     }
     String name = wanted.getName();
     String unborn = name.substring(0, name.lastIndexOf('.') + 1) + UNBORN + UUID.randomUUID().toString().replace("-", "");
