@@ -13,7 +13,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "ALTERATION_EMPTY": "the ALTER changes nothing: name at least one change",
     "ALTERATION_MISMATCH": "ALTER needs an alteration; only CUSTOM and an OVERWRITE of everything may have one too",
     "APP_ID_INVALID": "an application id has 1 to 256 characters and is given once",
-    "APP_VERSION_MOVED": "the parent took later versions of the application: merge the branch, or make another",
+    "APP_VERSION_MOVED": "the parent has later versions of the application: make a new branch; on a clone use a new id",
     "AUDIT_FAILED": "the audit can't be written, and changes need it: repeat the call when an operator has made room",
     "BACKUP_EXISTS": "a file or folder exists at that path: choose another path",
     "BACKUP_FAILED": "the backup could not be written, and no part of it is valid: see the fact `error`",
