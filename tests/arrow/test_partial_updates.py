@@ -451,7 +451,7 @@ MEET: dict[str, tuple[Change, Change]] = {
 }
 
 
-COLUMNS_MET = {  # those that the winner set; a whole row and a tombstone name none
+COLUMNS_MET = {  # those that the winner set; a row that is new, or whole, and a tombstone name none
     "one column": {"a"},
     "one column upserted": {"a"},
     "what an expression reads": {"b"},
@@ -460,7 +460,6 @@ COLUMNS_MET = {  # those that the winner set; a whole row and a tombstone name n
     "a merge of one column": {"a"},
     "a merge that makes a row, and changes one in its file": {"b"},
     "a row that a merge deletes": {"b"},
-    "a row that an upsert by merge makes": {"b"},
     "what a merge's ON reads": {"b"},
     "what a merge's condition reads": {"b"},
     "what a merge's value reads": {"b"},
