@@ -67,6 +67,7 @@ def test_lists_and_structs_are_keys(lake: Lake) -> None:
         assert view.verify().holds
 
 
+@pytest.mark.long  # a client repeats what it is refused for want of room, for a minute
 def test_a_view_that_a_source_has_no_room_for_is_not_made(lake: Lake) -> None:
     table = orders(lake, "crowded")
     for at in range(CURSORS_PER_TABLE_MAX):
