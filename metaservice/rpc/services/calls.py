@@ -46,9 +46,9 @@ Beginning = Callable[[], transaction_pb2.BeginTransactionResponse]
 Committing = Callable[[], transaction_pb2.CommitTransactionResponse]
 Appending = Callable[[], list[Txn | MetaError]]
 BatchAnswer = transaction_pb2.CommitBatchResponse
-# Bytes of a request that the decider converts itself. On the caller's thread it takes the interpreter from the decider
-# all the same until it has run for 5 ms (`sys.getswitchinterval`), and that is what so much takes.
-CONVERTED_IN_TURN_MAX = 65_536
+# Bytes of a request that the decider converts itself, which takes about 5 ms. A caller's thread would keep the
+# interpreter from the decider for as long (`sys.getswitchinterval`), so nobody would wait less.
+CONVERTED_IN_TURN_MAX = 32_768
 
 
 @dataclass(frozen=True, slots=True)

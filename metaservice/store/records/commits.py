@@ -29,5 +29,5 @@ def encode_commit(commit: TableCommit, txn: Txn, *, timed: bool = True) -> Encod
 
 
 def with_time(record: bytes, time_us: int) -> bytes:
-    """The record of a commit that was encoded without its time."""
+    """Adds the time to the record of a commit that was encoded without it."""
     return record + _TIME + varint(time_us)
