@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from laketx.branch import Branch, MergedTable, MergeRefusedError, TableDiff
     from laketx.change_streams import AppliedChanges
-    from laketx.lake import Lake, connect
+    from laketx.connection import connect
+    from laketx.history import HistoryEntry
+    from laketx.lake import Lake
     from laketx.materialized_view import MaterializedView
     from laketx.schema import Schema
-    from laketx.table import HistoryEntry, Table
+    from laketx.table import Table
     from metaservice.client import (
         AlreadyExistsError,
         BlockedError,
@@ -82,7 +84,7 @@ _HOMES: Final = {
     "AppliedChanges": "laketx.change_streams",
     "Branch": "laketx.branch",
     "Commit": "worker.commit.writes",
-    "HistoryEntry": "laketx.table",
+    "HistoryEntry": "laketx.history",
     "InputError": "worker.base.errors",
     "Lake": "laketx.lake",
     "MergeRefusedError": "laketx.branch",
@@ -91,7 +93,7 @@ _HOMES: Final = {
     "Schema": "laketx.schema",
     "Table": "laketx.table",
     "TableDiff": "laketx.branch",
-    "connect": "laketx.lake",
+    "connect": "laketx.connection",
 }
 
 

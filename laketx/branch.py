@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from laketx.history import HistoryEntry, history_entry
 from laketx.merge_checks import CheckedLake, run_query
-from laketx.table import HistoryEntry, Table, history_entry
+from laketx.table import Table
 from metaservice.client import LakeTXError, MetaClient, NotFoundError
 from metaservice.client.branch_diff import BranchedChanges, diff_branch, is_changed
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2

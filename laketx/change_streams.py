@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from laketx.input_rows import AnyRows, arrow_table, is_spark
-from laketx.table_writes import Answer
+from laketx.merge_builder import Answer
 from metaservice.client import AlreadyExistsError
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.write.merge_sources import columns_of_dicts

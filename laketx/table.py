@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -17,17 +16,17 @@ from laketx.change_streams import TableChangeStreams
 from laketx.column_changes import ColumnChanges
 from laketx.cursor import Cursor, cursor_of
 from laketx.foreign_calls import OF_TABLES, KnowsForeignCalls, by_name
+from laketx.history import HistoryEntry, history_entry
 from laketx.input_rows import AnyRows
 from laketx.pending_rows import Row
 from laketx.schema import Schema
 from laketx.snapshot import Snapshot, snapshot_of
 from laketx.table_writes import Verbs
 from laketx.writer import FLUSH_MS, FLUSH_ROWS, ROWS_MAX, TableWriter, latest_rows
-from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
-from worker.base.errors import InputError, word
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.base.schema import create_statement
-from worker.base.values import moment_of
 from worker.commit.conflict_policies import check_policy
 from worker.commit.rows_read import each_table_once
 from worker.commit.transaction import run_writes
@@ -54,25 +53,6 @@ DESCRIBED: Final = pa.schema(
     [("col_name", pa.string()), ("data_type", pa.string()), ("nullable", pa.bool_()), ("comment", pa.string())]
 )
 RECENT_S: Final = 1.0  # small writes without Spark don't ask anew for a table that they saw so recently
-
-
-@dataclass(frozen=True)
-class HistoryEntry:
-    """A commit of a table, as `table.history()` returns it."""
-
-    version: int
-    time: datetime
-    operation: str
-    user: str
-    message: str
-    txn_id: str
-    rebased_over: int
-    resubmitted: str  # the transaction whose files it committed again, after that one had lost a race
-    files_added: int
-    files_removed: int
-    rows_added: int
-    rows_removed: int
-    is_logical: bool
 
 
 class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Verbs[Commit]):
@@ -454,21 +434,3 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Ve
 
         check_policy(options.on_conflict, is_insert=is_insert)
         return catalog_writes.run_catalog_write(planned, options)
-
-
-def history_entry(one: read_pb2.Version) -> HistoryEntry:
-    return HistoryEntry(
-        version=one.version,
-        time=moment_of(one.commit_time_us),
-        operation=word(common_pb2.Operation.Name(one.operation), "OPERATION_"),
-        user=one.principal.name,
-        message=one.commit_message,
-        txn_id=one.txn_id,
-        rebased_over=one.rebased_over,
-        resubmitted=one.adopt_from,
-        files_added=one.files_added,
-        files_removed=one.files_removed,
-        rows_added=one.rows_added,
-        rows_removed=one.rows_removed,
-        is_logical=one.HasField("time_version_us"),
-    )

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
-from laketx.foreign_calls import OF_MERGES, KnowsForeignCalls, by_name
 from laketx.input_rows import AnyRows, Given, Rows, is_spark, key_rows, may_need_defaults
+from laketx.merge_builder import Answer, MergeBuilder
 from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.expressions.conditions import is_plain
@@ -38,8 +38,6 @@ else:
     writes = LazyModule("worker.arrow.write.writes")
     catalog_changes = LazyModule("worker.dataframes.catalog_changes")
     frame_writes = LazyModule("worker.dataframes.frame_writes")
-
-Answer = TypeVar("Answer")
 
 
 class Verbs(ABC, Generic[Answer]):
@@ -380,75 +378,3 @@ def _by_spark(work: Callable[[], Answer], why: NotPlainError) -> Answer:
             raise
         said = str(why).partition(": ")[2]
         raise InputError(error.reason, f"{str(error).partition(': ')[2]}; what needs it: {said}") from why
-
-
-class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
-    """A MERGE that is being built.
-
-    Clauses are tried in the given order; the first clause whose condition is true applies.
-
-    Conditions and values are SQL over `target.column` and `source.column`.
-    """
-
-    _foreign = by_name(OF_MERGES)
-
-    def __init__(
-        self, run: Callable[[tuple[Clause, ...], WriteOptions], Answer], clauses: tuple[Clause, ...] = ()
-    ) -> None:
-        self._run = run
-        self._clauses = clauses
-
-    def when_matched_update(
-        self,
-        values: Settings | None = None,
-        *,
-        condition: str | None = None,
-    ) -> MergeBuilder[Answer]:
-        """Updates matched rows; without values, every column that the source has."""
-        return self._with("matched", "update", values, condition)
-
-    def when_matched_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
-        """Deletes matched rows."""
-        return self._with("matched", "delete", None, condition)
-
-    def when_not_matched_insert(
-        self, values: Settings | None = None, *, condition: str | None = None
-    ) -> MergeBuilder[Answer]:
-        """Inserts source rows without a match; without values, every column of the source.
-
-        Missing columns become their default, or NULL.
-        """
-        return self._with("not_matched", "insert", values, condition)
-
-    def when_not_matched_by_source_update(
-        self,
-        values: Settings,
-        *,
-        condition: str | None = None,
-    ) -> MergeBuilder[Answer]:
-        """Updates rows of the table that no source row matches."""
-        return self._with("by_source", "update", values, condition)
-
-    def when_not_matched_by_source_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
-        """Deletes rows of the table that no source row matches."""
-        return self._with("by_source", "delete", None, condition)
-
-    def execute(
-        self,
-        *,
-        on_conflict: OnConflict | None = None,
-        message: str = "",
-        app_id: str | None = None,
-        app_version: int | None = None,
-    ) -> Answer:
-        """Runs the merge.
-
-        Raises InputError without a clause, and if several source rows match the same row of the table, unless the only
-        clause for matched rows is a delete without a condition; ConflictError after a lost race.
-        """
-        if not self._clauses:
-            raise InputError("MERGE_EMPTY", "a merge needs a clause")
-        return self._run(self._clauses, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
-
-    def _with(self, when: str, action: str, settings: Settings | None, condition: str | None) -> MergeBuilder[Answer]:
-        return MergeBuilder(self._run, (*self._clauses, Clause(when, action, settings, condition)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from laketx.commands.sql import lake_of, warehouse_for
-from laketx.lake import connect, import_files
+from laketx.connection import connect
+from laketx.lake import import_files
 from metaservice.cli.output import Session
 from worker.services.commands import told
 

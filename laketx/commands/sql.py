@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from laketx.commands import result_rows, sql_session
 from laketx.commands.prompt import CatalogNames, new_prompt, read_statements
 from laketx.commands.sql_text import UnendedError, split
-from laketx.lake import Lake, connect
+from laketx.connection import connect
+from laketx.lake import Lake
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.output import Session, existing
 from metaservice.cli.settings import SERVER

@@ -22,7 +22,8 @@ from metaservice.shared.terminal import LineFormatter, printable
 
 try:
     from laketx.companions import companions_of
-    from laketx.lake import Lake, connect
+    from laketx.connection import connect
+    from laketx.lake import Lake
     from worker.services.compaction.compaction import on_spark
     from worker.services.compaction.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
     from worker.services.compaction.processes import Processes

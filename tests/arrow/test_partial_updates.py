@@ -10,7 +10,7 @@ import pytest
 
 from laketx import ConflictError, InputError, Lake, Table, connect
 from laketx.input_rows import arrow_rows
-from laketx.table_writes import MergeBuilder
+from laketx.merge_builder import MergeBuilder
 from metaservice.client import BlockedError, InvalidError
 from protos.laketx.v1 import common_pb2
 from worker.arrow.write.merge import plan_merge

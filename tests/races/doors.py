@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from laketx import Lake, Table
-from laketx.lake import CLIENT_NAME
+from laketx.connection import CLIENT_NAME
 from metaservice.client import ConflictError, MetaClient
 from tests.races.gate import Boundary
 from tests.races.statements import BASE, FIRST, Kind, Rows, Statement

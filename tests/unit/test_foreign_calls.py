@@ -6,8 +6,8 @@ import pytest
 
 from laketx.foreign_calls import OF_LAKES, OF_MERGES, OF_TABLES, Calls, by_name
 from laketx.lake import Lake
+from laketx.merge_builder import MergeBuilder
 from laketx.table import Table
-from laketx.table_writes import MergeBuilder
 from protos.laketx.v1 import catalog_pb2
 
 TABLE = Table.__new__(Table)

@@ -1,0 +1,59 @@
+"""The commits of a table, as its history lists them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from protos.laketx.v1 import common_pb2, read_pb2
+from worker.base.errors import word
+from worker.base.lazy_modules import LazyModule
+from worker.base.values import moment_of
+
+if TYPE_CHECKING:
+    from worker.dataframes import catalog_writes, changes, export, scan
+    from worker.services.compaction import by_hand
+else:
+    by_hand = LazyModule("worker.services.compaction.by_hand")
+    changes = LazyModule("worker.dataframes.changes")
+    scan = LazyModule("worker.dataframes.scan")
+    catalog_writes = LazyModule("worker.dataframes.catalog_writes")
+    export = LazyModule("worker.dataframes.export")
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """A commit of a table, as `table.history()` returns it."""
+
+    version: int
+    time: datetime
+    operation: str
+    user: str
+    message: str
+    txn_id: str
+    rebased_over: int
+    resubmitted: str  # the transaction whose files it committed again, after that one had lost a race
+    files_added: int
+    files_removed: int
+    rows_added: int
+    rows_removed: int
+    is_logical: bool
+
+
+def history_entry(one: read_pb2.Version) -> HistoryEntry:
+    return HistoryEntry(
+        version=one.version,
+        time=moment_of(one.commit_time_us),
+        operation=word(common_pb2.Operation.Name(one.operation), "OPERATION_"),
+        user=one.principal.name,
+        message=one.commit_message,
+        txn_id=one.txn_id,
+        rebased_over=one.rebased_over,
+        resubmitted=one.adopt_from,
+        files_added=one.files_added,
+        files_removed=one.files_removed,
+        rows_added=one.rows_added,
+        rows_removed=one.rows_removed,
+        is_logical=one.HasField("time_version_us"),
+    )
