@@ -4,7 +4,8 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from metaservice.core.commit.judge import Judging, Mine
+from metaservice.core.commit.judge import Judging
+from metaservice.core.commit.judged_change import Mine
 from metaservice.core.commit.rebase import Author, commit_on_top, decide
 from metaservice.core.commit.winner_blocks import WinnerBlocks, meet_block
 from metaservice.core.table.meta import Profile, TableMeta

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from metaservice.core import limits
-from metaservice.core.commit.judge import Judging, Mine, judge
+from metaservice.core.commit.judge import Judging, judge
+from metaservice.core.commit.judged_change import Mine
 from metaservice.core.commit.matching import PartitionReads, Paused, Work, compiled, named_partitions
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Profile

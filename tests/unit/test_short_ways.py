@@ -7,19 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from metaservice.core.commit.change_checks import check_change, is_blind_insert
-from metaservice.core.commit.judge import Judging, Mine
+from metaservice.core.commit.judge import Judging
+from metaservice.core.commit.judged_change import Mine
 from metaservice.core.commit.rebase import Author, commit_any, decide
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Profile, TableMeta
-from metaservice.core.table.model import (
-    Change,
-    Conflict,
-    Entry,
-    FileKind,
-    Footprint,
-    Operation,
-    TableCommit,
-)
+from metaservice.core.table.model import Change, Conflict, Entry, FileKind, Footprint, Operation, TableCommit
 from tests.unit.footprints import APPEND, KEYED, PLACES, WHO, Empty, footprint
 
 

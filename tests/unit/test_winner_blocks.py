@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from metaservice.core import limits
-from metaservice.core.commit.judge import Judging, Mine, judge
+from metaservice.core.commit.judge import Judging, judge
+from metaservice.core.commit.judged_change import Mine
 from metaservice.core.commit.matching import Paused, Work
 from metaservice.core.commit.winner_blocks import WinnerBlock, WinnerBlocks, meet_block
 from metaservice.core.table.meta import Profile, TableMeta

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from metaservice.core.commit.row_level import check_key_sets
 from metaservice.core.errors import MetaError, invalid
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import (
@@ -18,6 +17,7 @@ from metaservice.core.table.model import (
     Live,
     Operation,
 )
+from metaservice.core.table.rows import Place
 from metaservice.core.table.snapshots import Snapshots
 
 VERIFY = "compaction.verify"
@@ -211,3 +211,25 @@ def _mismatch(group: Group, written: int) -> MetaError:
 
 def _facts(group: Group) -> dict[str, object]:
     return {"partition": group.partition, "bucket": group.bucket}
+
+
+def check_key_sets(change: Change, meta: TableMeta) -> None:
+    """Checks that a key set has a key for each row that the change writes to its bucket."""
+    if not change.key_sets:
+        return
+    if not meta.keyed or change.operation in COMPACTIONS:
+        raise invalid("KEY_SET_NOT_ALLOWED")
+    rows: dict[Place, int] = {}
+    for entry in change.adds:
+        place = (entry.partition, entry.bucket)
+        rows[place] = rows.get(place, 0) + entry.rows
+    for key_set in change.key_sets:
+        written = rows.get((key_set.partition, key_set.bucket), 0)
+        if len(key_set.hashes) != written:
+            facts = {
+                "partition": key_set.partition,
+                "bucket": key_set.bucket,
+                "keys": len(key_set.hashes),
+                "rows": written,
+            }
+            raise invalid("KEY_SET_INCOMPLETE", **facts)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from metaservice.core.commit.change_checks import check, files_of, is_blind_insert
-from metaservice.core.commit.judge import Mine, advice_for, judge, removals_at
+from metaservice.core.commit.judge import judge
+from metaservice.core.commit.judged_change import Mine, advice_for, removals_at
 from metaservice.core.errors import BrokenInvariantError, invalid
 from metaservice.core.table.external import identity_of
 from metaservice.core.table.meta import Profile, TableMeta

@@ -16,22 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, cast
+from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.commit.cells import Cells
-from metaservice.core.commit.matching import PartitionReads, Work, leaves_of
-from metaservice.core.errors import invalid
+from metaservice.core.commit.file_tests import Reading, new_reading
+from metaservice.core.commit.matching import Work
 from metaservice.core.table.meta import TableMeta
-from metaservice.core.table.model import COMPACTIONS, Change, Entry, Footprint, Operation, Read, Rule
-from metaservice.core.table.partitions import wire_kind
-from metaservice.core.table.predicates import TRUE, AllOf, Predicate, columns_of
+from metaservice.core.table.model import COMPACTIONS, Change, Entry, Footprint, Operation, Rule
 from metaservice.core.table.profiles import CLASS_OF, OpClass
-from metaservice.core.table.pruning import MAY_BE_TRUE, Columns, Judge, compile_judge, conjuncts, exactly
-from metaservice.core.table.rows import ColumnType, Hidden, Payloads, Place, Written, written_by
+from metaservice.core.table.rows import Hidden, Payloads, Place, Written, written_by
 from metaservice.core.table.snapshots import Snapshots
-
-_COST_OF_BOUNDS: Final = 100  # of reading a file's statistics, in comparisons
 
 
 class Meeting(Enum):
@@ -84,37 +79,6 @@ class Found:
     path: str = ""
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FileTests:
-    """Evaluates a read's condition on files, and its cost in comparisons."""
-
-    columns: tuple[ColumnType, ...]
-    judge: Judge
-    of_key: Judge
-    cost: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A read, with the tests of its condition on files."""
-
-    read: Read
-    tests: FileTests
-    places: PartitionReads
-
-    def may_match(self, entry: Entry, meta: TableMeta, payloads: Payloads, *, by_key: bool = False) -> bool:
-        """Whether a row of the file may match; `by_key`: by what the read says of key and partition alone."""
-        tests = self.tests
-        if not tests.columns:
-            return True
-        values = meta.partitioning.decode(entry.partition)
-        row = payloads.bounds(entry.payload, tests.columns) + tuple(exactly(v) for v in values.values())
-        return bool((tests.of_key if by_key else tests.judge)(row) & MAY_BE_TRUE)
-
-    def touches(self, partition: str) -> bool:
-        return self.places.touches(partition)
 
 
 class RowChange:
@@ -176,7 +140,7 @@ class RowChange:
                 self._hidden.setdefault(one.partition, []).append(one)
         return self._hidden.get(partition, [])
 
-    def may_match(self, reading: _Reading, entry: Entry, *, by_key: bool = False) -> bool:
+    def may_match(self, reading: Reading, entry: Entry, *, by_key: bool = False) -> bool:
         """Whether a row of a file may match a read; true as well where trying has taken long enough."""
         if not reading.touches(entry.partition):
             return False
@@ -235,42 +199,6 @@ class RowChange:
                 added = any(there == partition for _, there, _ in winner.added)
                 return Found(Rule.CONCURRENT_APPEND if added else Rule.CONCURRENT_DELETE_READ, partition)
         return None
-
-
-def new_reading(read: Read, meta: TableMeta, work: Work) -> _Reading:
-    tests = file_tests_of(read, meta)
-    return _Reading(read, tests, PartitionReads([read], meta.partitioning, work))
-
-
-def file_tests_of(read: Read, meta: TableMeta) -> FileTests:
-    """The file tests of a read, stored with it. Any thread may ask first."""
-    key = ("files", meta.schema_version)
-    known = read.prepared.get(key)
-    if known is None:
-        known = read.prepared[key] = _file_tests(read, meta)
-    return cast(FileTests, known)
-
-
-def _file_tests(read: Read, meta: TableMeta) -> FileTests:
-    condition = read.predicate if read.condition is None else read.condition
-    partitions = meta.partitioning.names
-    if not columns_of(condition) <= {*partitions, *(column.name for column in meta.columns)}:
-        condition = TRUE  # a column that was renamed or dropped since
-    used = columns_of(condition)
-    columns = [column for column in meta.columns if column.name in used and column.name not in partitions]
-    slots = {name: slot for slot, name in enumerate([*(column.name for column in columns), *partitions])}
-    known = Columns(slots, frozenset(column.name for column in columns if wire_kind(column.type) == "real"))
-    return FileTests(
-        tuple((column.column_id, column.type) for column in columns),
-        compile_judge(condition, known),
-        compile_judge(_key_part(condition, {*meta.primary_key, *partitions}), known),
-        leaves_of(condition) + _COST_OF_BOUNDS,
-    )
-
-
-def _key_part(condition: Predicate, keys: set[str]) -> Predicate:
-    kept = tuple(part for part in conjuncts(condition) if columns_of(part) <= keys)
-    return AllOf(kept) if kept else TRUE
 
 
 def is_blind_append(winner: Footprint, meta: TableMeta) -> bool:
@@ -347,7 +275,7 @@ def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
     return None
 
 
-def _finds_no_more(me: RowChange, reading: _Reading, winner: Footprint, theirs: Written, entry: Entry) -> bool:
+def _finds_no_more(me: RowChange, reading: Reading, winner: Footprint, theirs: Written, entry: Entry) -> bool:
     """Whether a read would find the same rows after a winner's images, with the same values in what it used.
 
     They set none of its columns. And they are of rows that were there, as the winner says or this change, which found
@@ -373,7 +301,7 @@ def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | Non
     return None
 
 
-def _read_ids(me: RowChange, reading: _Reading, theirs: Written, version: int) -> Found | None:
+def _read_ids(me: RowChange, reading: Reading, theirs: Written, version: int) -> Found | None:
     """Hidden rows keep their images, so the statistics of any file that held them tell whether they may match."""
     for hidden in theirs.hidden:
         if not reading.touches(hidden.partition):
@@ -388,7 +316,7 @@ def _read_ids(me: RowChange, reading: _Reading, theirs: Written, version: int) -
     return None
 
 
-def _read_keys(me: RowChange, reading: _Reading, theirs: Written) -> Found | None:
+def _read_keys(me: RowChange, reading: Reading, theirs: Written) -> Found | None:
     tried = set[Place]()
     for entry in theirs.files:
         place = (entry.partition, entry.bucket)
@@ -431,28 +359,6 @@ CHECKS: Final = (
         _read_rows,
     ),
 )
-
-
-def check_key_sets(change: Change, meta: TableMeta) -> None:
-    """Checks that a key set has a key for each row that the change writes to its bucket."""
-    if not change.key_sets:
-        return
-    if not meta.keyed or change.operation in COMPACTIONS:
-        raise invalid("KEY_SET_NOT_ALLOWED")
-    rows: dict[Place, int] = {}
-    for entry in change.adds:
-        place = (entry.partition, entry.bucket)
-        rows[place] = rows.get(place, 0) + entry.rows
-    for key_set in change.key_sets:
-        written = rows.get((key_set.partition, key_set.bucket), 0)
-        if len(key_set.hashes) != written:
-            facts = {
-                "partition": key_set.partition,
-                "bucket": key_set.bucket,
-                "keys": len(key_set.hashes),
-                "rows": written,
-            }
-            raise invalid("KEY_SET_INCOMPLETE", **facts)
 
 
 def _first(paths: Sequence[str]) -> str:

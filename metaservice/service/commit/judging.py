@@ -13,10 +13,11 @@ from itertools import islice
 from metaservice.core import limits
 from metaservice.core.commit import transaction_facts
 from metaservice.core.commit.change_checks import check
-from metaservice.core.commit.judge import Judging, Mine
+from metaservice.core.commit.file_tests import file_tests_of
+from metaservice.core.commit.judge import Judging
+from metaservice.core.commit.judged_change import Mine
 from metaservice.core.commit.matching import PartitionReads, Paused, Work, condition_of, too_costly
 from metaservice.core.commit.rebase import lineage_lost
-from metaservice.core.commit.row_level import file_tests_of
 from metaservice.core.commit.transaction import Look, Txn, TxnTable
 from metaservice.core.commit.winner_blocks import meet_block
 from metaservice.core.errors import ErrorKind, MetaError, invalid

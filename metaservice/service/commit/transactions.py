@@ -13,7 +13,7 @@ from metaservice.core import limits, quotas
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit import transaction_facts
 from metaservice.core.commit.change_checks import check
-from metaservice.core.commit.judge import advice_for
+from metaservice.core.commit.judged_change import advice_for
 from metaservice.core.commit.rebase import Author, commit_on_top
 from metaservice.core.commit.transaction import (
     Txn,

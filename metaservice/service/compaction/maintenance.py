@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from metaservice.core import limits
-from metaservice.core.commit.judge import Judging, Mine
+from metaservice.core.commit.judge import Judging
+from metaservice.core.commit.judged_change import Mine
 from metaservice.core.commit.transaction import CLAIM_LOST, Txn, TxnState
 from metaservice.core.compaction.plans import TaskPlan
 from metaservice.core.compaction.refreshing import refreshed

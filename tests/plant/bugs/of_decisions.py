@@ -53,8 +53,8 @@ BUGS: Final = (
     ),
     Bug(
         "the delta profiles don't look at concurrent appends",
-        CORE + "commit/judge.py",
-        (("return _delta_appends(mine, winner) or _delta", "return _delta"),),
+        CORE + "commit/delta_rules.py",
+        (("return _appends(mine, winner) or _removed_read", "return _removed_read"),),
     ),
     Bug(
         "an overwrite removes only the files that were live at its read version",
@@ -81,7 +81,7 @@ BUGS: Final = (
     ),
     Bug(
         "a change without effect skips the check of appends even if its transaction changes another table",
-        CORE + "commit/judge.py",
+        CORE + "commit/judged_change.py",
         (("changes_data(change) or change.others_change_data:", "changes_data(change):"),),
     ),
     Bug(
@@ -106,7 +106,7 @@ BUGS: Final = (
     ),
     Bug(
         "many winners are passed at once although one changed a partition that the change read",
-        CORE + "commit/judge.py",
+        CORE + "commit/judged_change.py",
         (("return self._reads.may_touch(partition)", "return False"),),
     ),
     Bug(
@@ -166,7 +166,7 @@ BUGS: Final = (
     ),
     Bug(
         "a merge of a branch commits an upsert again although the parent put its key into another partition",
-        CORE + "commit/judge.py",
+        CORE + "commit/judged_change.py",
         ((" and not self.meta.key_spans_partitions\n", "\n"),),
         own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "branch"),
     ),

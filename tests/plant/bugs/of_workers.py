@@ -367,7 +367,7 @@ BUGS: Final = (
     ),
     Bug(
         "an INSERT's reads don't count under maxcompute",
-        "metaservice/core/commit/judge.py",
+        "metaservice/core/commit/judged_change.py",
         ((" or change.operation is Operation.INSERT  # on what it read", ""),),
         own_tests=("tests/unit/test_core_traps.py", "-k", "judged_by_what_it_read"),
     ),
