@@ -34,7 +34,7 @@ PLANTED = [
     ("metaservice/core", "import protos.laketx.v1", "core is pure"),
     ("metaservice/core", "import metaservice.client", "core is pure"),
     ("metaservice/store", "import metaservice.service", "MetaService is layered"),
-    ("metaservice/service", "import rocksdict", "one file imports rocksdict"),
+    ("metaservice/service", "import rocksdict", "the files of the store on disk import rocksdict"),
     ("metaservice/service", "import metaservice.server.wiring", "MetaService is layered"),
     ("metaservice/rpc", "import metaservice.client", "know neither the CLI, nor clients"),
     ("metaservice/rpc/auth", "import metaservice.rpc.services.calls", "rpc's rooms"),

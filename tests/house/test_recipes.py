@@ -137,7 +137,7 @@ def test_add_an_rpc(tree: Path, tmp_path: Path) -> None:
     edit(
         tree / "metaservice/rpc/auth/rights.py",
         '    f"{_ADMIN}GetStatus": ',
-        '    f"{_ADMIN}Double": Right("nothing", _anyone),\n    f"{_ADMIN}GetStatus": ',
+        '    f"{_ADMIN}Double": Right("nothing", check_nothing),\n    f"{_ADMIN}GetStatus": ',
     )
     edit(
         tree / "metaservice/client/admin.py",

@@ -294,7 +294,7 @@ BUGS: Final = (
     ),
     Bug(
         "a stranger sees tables that were made on the parent of a branch",
-        "metaservice/rpc/auth/rights.py",
+        "metaservice/rpc/auth/request_checks.py",
         (("        name = on_branch(off_branch(name), branch.parent)", "        name = off_branch(name)"),),
         OF_SERVICE,
     ),

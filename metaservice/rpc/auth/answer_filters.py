@@ -1,0 +1,67 @@
+"""Takes out of an answer what its caller may not see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from metaservice.core.table.branches import branch_of
+from metaservice.rpc.auth.caller import MAINTAINER, READER, Caller, namespace_of
+from metaservice.service.branch.branched_names import NAMESPACE
+
+Filter = Callable[[Caller, Any], None]  # takes out of an answer what the caller may not see
+
+
+def _sees_name(caller: Caller, one: Any) -> bool:
+    return caller.sees_namespace(one.name if one.kind == NAMESPACE else namespace_of(one.name))
+
+
+def hide_in_branch(caller: Caller, answer: Any) -> None:
+    keep_seen(answer.tables, lambda table: _sees_on_branch(caller, table))
+    keep_seen(answer.names, lambda one: _sees_name(caller, one))
+
+
+def hide_in_refresh(caller: Caller, answer: Any) -> None:
+    keep_seen(answer.tables, lambda table: caller.reads(table.table_id))
+    keep_seen(answer.names, lambda one: _sees_name(caller, one))
+
+
+def _sees_on_branch(caller: Caller, table: Any) -> bool:
+    """A table of a branch; one that was dropped there is gone for all who may read the parent's."""
+    return caller.reads(table.table_id) or bool(table.dropped and caller.reads(table.parent_table_id))
+
+
+def keep_seen(items: Any, keeps: Callable[[Any], bool]) -> None:
+    kept = [item for item in items if keeps(item)]
+    if len(kept) < len(items):
+        del items[:]
+        items.extend(kept)
+
+
+def hide_tables(caller: Caller, answer: Any) -> None:
+    keep_seen(answer.tables, lambda one: _sees_table(caller, one))
+
+
+def _sees_table(caller: Caller, one: Any) -> bool:
+    if branch_of(one.name):
+        return caller.reads(one.table_id or one.parent_table_id)
+    return caller.on_named(one.name, one.table_id) >= READER
+
+
+def hide_namespaces(caller: Caller, answer: Any) -> None:
+    keep_seen(answer.names, caller.sees_namespace)
+    keep_seen(answer.namespaces, lambda one: caller.sees_namespace(one.name))
+
+
+def hide_transactions(caller: Caller, answer: Any) -> None:
+    keep_seen(answer.transactions, lambda one: _sees_txn(caller, one))
+
+
+def _sees_txn(caller: Caller, one: Any) -> bool:
+    return one.principal.name == caller.who.principal or all(caller.reads(table.table_id) for table in one.tables)
+
+
+def hide_status(caller: Caller, answer: Any) -> None:
+    if caller.on_service() < MAINTAINER:  # who uses how much, and on which tables
+        del answer.quotas[:]
+        answer.oldest_open_txn_id = ""
