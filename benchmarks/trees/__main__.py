@@ -4,7 +4,8 @@ Both trees do the same work: a process each, with its own environment, service a
 the same of the other, and the other way round in every second pair. ROUNDS=2 times with new processes, PAIRS=20 pairs
 each. The table has the ratios of this tree to the base within pairs: medians, and in brackets where the median lies
 with 95 % confidence. Processor time is that of all processes of a tree, and so depends little on what else the machine
-does; time by the clock depends much on it. `holds` compares processor time with 1.05.
+does; time by the clock depends much on it. It leaves out what a JVM's compiler takes, which depends on how often code
+ran before and not on a unit. `holds` compares processor time with 1.05.
 
 ARGS="commit arrow" chooses groups, ARGS="arrow:clean sql:merge" rows. BASE=HEAD without changes shows the method's own
 error. JSON=FILE writes every ratio.

@@ -28,6 +28,7 @@ COMMITS = 5  # of a unit of a stream
 WARM_UPS = 5  # the compiler of the JVM is at work in the first ones
 HUNDREDTH = "pmod(xxhash64(id, {}), 100) = 0"
 FEW_ROWS = "amount < 10"  # true for 0.1 % of the rows, anywhere
+LASTING_COMPILERS = "-XX:-UseDynamicNumberOfCompilerThreads"  # so that their time can be told from the rest
 JARS = ("worker.spark.catalog_jar", "worker.base.spark_jar")  # a tree has one of them
 
 
@@ -42,7 +43,12 @@ def jar_setting() -> dict[str, str]:
 def session(folder: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
     builder = SparkSession.builder.master("local[2]")
-    settings = {"spark.driver.memory": "2g", "spark.local.dir": str(folder / "spark"), **jar_setting()}
+    settings = {
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": LASTING_COMPILERS,
+        "spark.local.dir": str(folder / "spark"),
+        **jar_setting(),
+    }
     settings["spark.sql.warehouse.dir"] = str(folder / "spark-warehouse")
     for name, value in {**SETTINGS, **settings}.items():
         builder = builder.config(name, value)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +18,20 @@ from benchmarks.frame import ROOT, scratch
 from benchmarks.serving import processor_seconds
 
 SETTLES_S = 0.01  # what a unit leaves to threads in the background belongs to it
+COMPILERS = re.compile("C[12] Compiler")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Sample(NamedTuple):
-    """What a unit took: by the clock, of the processors by all processes of its tree, and by the service among them."""
+    """What a unit took: by the clock, of the processors by all processes of its tree, and by the service among them.
+
+    What the JVM's compiler took stands apart: it depends on how often code ran before, not on what a unit does.
+    """
 
     wall: float
     cpu: float
     service: float
+    compiler: float
 
 
 def seconds_of_tree(root: int) -> dict[int, float]:
@@ -52,6 +58,19 @@ def seconds_of_tree(root: int) -> dict[int, float]:
     return seconds
 
 
+def compiler_seconds(pids: Iterable[int]) -> float:
+    """Of the threads among these processes that compile a JVM's code. None of them ends: the session says so."""
+    taken = 0
+    for pid in pids:
+        for path in Path(f"/proc/{pid}/task").glob("*"):
+            try:
+                if COMPILERS.match((path / "comm").read_text(encoding="utf-8")):
+                    taken += int((path / "schedstat").read_text(encoding="utf-8").split()[0])
+            except OSError:  # it has ended
+                continue
+    return taken / 1e9
+
+
 class Child:
     """A process of a tree, with its service."""
 
@@ -65,11 +84,13 @@ class Child:
     def run(self, row: str) -> Sample:
         self._ask("before", row)
         before = seconds_of_tree(self._running.pid)
+        compiled = -compiler_seconds(before)
         wall = self._ask("run", row)["wall"]
         time.sleep(SETTLES_S)
         after = seconds_of_tree(self._running.pid)
+        compiled += compiler_seconds(after)
         taken = {pid: seconds - before.get(pid, 0.0) for pid, seconds in after.items()}
-        return Sample(wall, sum(taken.values()), taken[self._service])
+        return Sample(wall, sum(taken.values()) - compiled, taken[self._service], compiled)
 
     def _ask(self, step: str, row: str) -> dict[str, Any]:
         assert self._running.stdin is not None
