@@ -23,7 +23,7 @@ from laketx.periodic_task import PeriodicTasks
 from laketx.schema import Schema
 from laketx.table import Table
 from laketx.transaction import MultiTableTransaction
-from metaservice.client import KEY_SCOPE, ExhaustedError, KeyScope, MetaServiceError, NotFoundError
+from metaservice.client import KEY_SCOPE, BlockedError, KeyScope, MetaServiceError, NotFoundError
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.write.input_rows import is_constant
 from worker.base.errors import InputError
@@ -239,7 +239,7 @@ class Lake(KnowsForeignCalls, PeriodicTasks):
         if with_data:
             try:
                 view.refresh()
-            except (InputError, ExhaustedError):  # its query can't be computed, or a source has too many views
+            except (InputError, BlockedError):  # its query can't be computed, or a source has too many views
                 view.drop()
                 raise
         return view

@@ -81,9 +81,10 @@ def flag(quota: str) -> str:
 
 
 def refusal(quota: str, most: int, principal: str | None = None) -> MetaError:
-    """The refusal; without a principal the quota of all is used up."""
+    """The refusal; without a principal the quota of all is used up. Branches last for days: nobody waits for one."""
+    kind, step = (ErrorKind.BLOCKED, "drop some") if quota == BRANCHES else (ErrorKind.EXHAUSTED, "wait")
     if principal is None:
-        text = f"the service allows {most} {SAYS[quota]}: wait, or raise {flag(quota)}-max"
-        return MetaError(ErrorKind.EXHAUSTED, REASONS[quota], text, quota=quota, most=most)
-    text = f"a principal can have {most} {SAYS[quota]}: wait, or raise {flag(quota)}-each"
-    return MetaError(ErrorKind.EXHAUSTED, REASONS[quota], text, quota=quota, most=most, principal=principal)
+        text = f"the service allows {most} {SAYS[quota]}: {step}, or raise {flag(quota)}-max"
+        return MetaError(kind, REASONS[quota], text, quota=quota, most=most)
+    text = f"a principal can have {most} {SAYS[quota]}: {step}, or raise {flag(quota)}-each"
+    return MetaError(kind, REASONS[quota], text, quota=quota, most=most, principal=principal)

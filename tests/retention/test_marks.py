@@ -201,9 +201,9 @@ def test_tags_and_cursors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     rig.tag("a")
     rig.tag("b")
     rig.tag("b", 5)
-    assert reason_of(lambda: rig.tag("c")) == (ErrorKind.EXHAUSTED, "TOO_MANY_TAGS")
+    assert reason_of(lambda: rig.tag("c")) == (ErrorKind.BLOCKED, "TOO_MANY_TAGS")
     rig.cursor("c")
-    assert reason_of(lambda: rig.cursor("d")) == (ErrorKind.EXHAUSTED, "TOO_MANY_CURSORS")
+    assert reason_of(lambda: rig.cursor("d")) == (ErrorKind.BLOCKED, "TOO_MANY_CURSORS")
     assert [tag.name for tag in rig.ask(lambda: rig.marks.list_tags("", ("", ""), 1))] == ["a"]
     assert [tag.name for tag in rig.ask(lambda: rig.marks.list_tags("", (rig.table_id, "a"), 9))] == ["b"]
 

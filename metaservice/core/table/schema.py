@@ -250,7 +250,7 @@ class _Draft:
 
     def _next_id(self) -> int:
         if self.last_id >= limits.COLUMN_ID_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "COLUMN_IDS_EXHAUSTED", last=self.last_id)
+            raise MetaError(ErrorKind.BLOCKED, "COLUMN_IDS_EXHAUSTED", last=self.last_id)
         self.last_id += 1
         return self.last_id
 

@@ -193,7 +193,7 @@ class Transactions:
             elif known.payload != entry.payload:
                 raise invalid("PATH_REUSED", path=entry.path)
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
+            raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
         refuse_inlined(state, table_id, fresh, self._inlined_bytes_max)
         size = check_staged(state, txn, fresh, self._quotas)
         refuse_live(self._state, txn_id, table_id, fresh)

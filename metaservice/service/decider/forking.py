@@ -129,7 +129,7 @@ def base_at(state: State, table: TableState, version: int) -> Base:
 def put_fork(state: State, begin: Base, table_id: str, name: str, branch: str) -> TableState:
     """A fork of a table at a version."""
     if len(state.tables) >= limits.TABLES_MAX:
-        raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+        raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
     state.need("branches")
     base, version, raw_id = begin.table, begin.version, keys.uuid_bytes(table_id)
     meta = replace(begin.meta, table_id=table_id, name=name, digest="")

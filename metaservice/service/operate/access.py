@@ -67,7 +67,7 @@ class Access:
     def check_new_grant(self) -> None:
         """Refuses one more than there may be."""
         if len(self._state.access.grants) >= limits.GRANTS_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_GRANTS", most=limits.GRANTS_MAX)
+            raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_GRANTS", most=limits.GRANTS_MAX)
         self._check_room()
 
     def revoke(self, place: Place, grantee: str) -> bool:
@@ -87,7 +87,7 @@ class Access:
     def create_token(self, wanted: Token, valid_ms: int) -> Token:
         self._drop_expired()
         if len(self._state.access.tokens) >= limits.TOKENS_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TOKENS", most=limits.TOKENS_MAX)
+            raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_TOKENS", most=limits.TOKENS_MAX)
         self._check_room()
         now_us = max(self._clocks.now_us(), 0)
         expires_us = now_us + valid_ms * 1_000 if valid_ms else 0

@@ -46,7 +46,7 @@ def difference(cursor: StoreCursor, table: TableView, after: int, to: int, on_pa
         _move(_removed(cursor, table.raw_id, version), matches, added, removed)
         _move(added_by(cursor, table.raw_id, version, raw), matches, removed, added)
         if len(added) + len(removed) > limits.DIFFERENCE_ENTRIES_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "DIFFERENCE_TOO_LARGE", most=limits.DIFFERENCE_ENTRIES_MAX)
+            raise MetaError(ErrorKind.INVALID, "DIFFERENCE_TOO_LARGE", most=limits.DIFFERENCE_ENTRIES_MAX)
     return Increment(None, list(added.values()), list(removed.values()))
 
 

@@ -235,7 +235,7 @@ def _unknown(table_id: str, name: str) -> MetaError:
 
 def _check_count(reason: str, there: int, most: int) -> None:
     if there >= most:
-        raise MetaError(ErrorKind.EXHAUSTED, reason, most=most)
+        raise MetaError(ErrorKind.BLOCKED, reason, most=most)
 
 
 def _page(marks: Mapping[tuple[str, str], Mark], table_id: str, after: tuple[str, str], count: int) -> list[Mark]:

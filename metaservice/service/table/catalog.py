@@ -158,7 +158,7 @@ class Catalog:
             raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=meta.table_id)
         name = table_name_in(state, meta.name)
         if len(state.tables) >= limits.TABLES_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+            raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
         return replace(meta, name=name)
 
     def _replace(self, table: TableState, wanted: TableMeta, principal: Principal) -> None:
@@ -267,7 +267,7 @@ class Catalog:
         if table_name_in(state, name) != name:  # its own is gone, and one of another case is there
             raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name.partition(".")[0])
         if len(state.tables) >= limits.TABLES_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+            raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
         table = state.load_table(dropped.table.raw_id)
         if table.fork is not None:
             state.put_fork(replace(table.fork, is_dropped=False))

@@ -43,7 +43,7 @@ class Namespaces:
         if branch is None and state.namespaces.is_taken(wanted.name):
             raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
         if len(state.named_spaces) >= limits.NAMESPACES_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_NAMESPACES", most=limits.NAMESPACES_MAX)
+            raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_NAMESPACES", most=limits.NAMESPACES_MAX)
         made = replace(wanted, name=off_branch(wanted.name), create_time_us=max(self._clocks.now_us(), 0))
         self._put(made, branch)
         return made, True

@@ -75,7 +75,7 @@ class PeriodicTasks:
         self._check(new)
         self._check_room()
         if old is None and len(state.periodic.tasks) >= limits.PERIODIC_TASKS_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_PERIODIC_TASKS", most=limits.PERIODIC_TASKS_MAX)
+            raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_PERIODIC_TASKS", most=limits.PERIODIC_TASKS_MAX)
         state.need("periodic_tasks")
         now_us = self._now_us()
         new = replace(new, schedule=parse_run_schedule(new.schedule).text)

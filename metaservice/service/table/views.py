@@ -45,7 +45,7 @@ class Views:
             return view, view.digest == new_view.digest
         check_free(state, new_view.name)
         if len(state.named_views) >= limits.VIEWS_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_VIEWS", most=limits.VIEWS_MAX)
+            raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_VIEWS", most=limits.VIEWS_MAX)
         name = table_name_in(state, new_view.name)
         return self._put(replace(new_view, name=name, create_time_us=self._now_us())), True
 
