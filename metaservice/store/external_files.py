@@ -14,7 +14,7 @@ from typing import Final
 from metaservice.core.errors import MetaError
 from metaservice.core.table.external import identity_of, locate
 from metaservice.core.table.model import Entry, Live
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.port import Batch, Readable, Store, StoreCursor, prefix_end
 from metaservice.store.records.plans import decode_stored
 from metaservice.store.records.tables import decode_live
@@ -43,7 +43,7 @@ def forget_import(batch: Batch, table: bytes, live: Live) -> None:
 
 def import_of(table: bytes, entry: Entry) -> bytes:
     """Its key in the first index, while it is live."""
-    return keys.import_key(table, _digest(entry.path), entry.partition, entry.bucket, entry.path)
+    return entry_keys.import_key(table, _digest(entry.path), entry.partition, entry.bucket, entry.path)
 
 
 def names_of(table: bytes, entry: Entry, added: int) -> list[bytes]:
@@ -53,21 +53,21 @@ def names_of(table: bytes, entry: Entry, added: int) -> list[bytes]:
 
 def find_imports(store: Readable, table: bytes, path: str) -> list[Live]:
     """The live entries of a file, under any spelling."""
-    prefix = keys.import_prefix(table, _digest(path))
-    raws = [store.get(keys.live_of_import(key)) for key, _ in store.cursor().scan(prefix, prefix_end(prefix))]
+    prefix = entry_keys.import_prefix(table, _digest(path))
+    raws = [store.get(entry_keys.live_of_import(key)) for key, _ in store.cursor().scan(prefix, prefix_end(prefix))]
     return [decode_live(raw)[0] for raw in raws if raw is not None]
 
 
 def has_imports(cursor: StoreCursor, table: bytes) -> bool:
     """Whether a live entry of the table is external."""
-    return _any(cursor, keys.import_prefix(table))
+    return _any(cursor, entry_keys.import_prefix(table))
 
 
 def find_named(cursor: StoreCursor, table: bytes, paths: Iterable[str]) -> set[str]:
     """The files of a table's folder that an external entry of any table names, live or past."""
-    if not _any(cursor, keys.named_prefix(table)):
+    if not _any(cursor, entry_keys.named_prefix(table)):
         return set()
-    return {path for path in paths if _any(cursor, keys.named_prefix(table, path))}
+    return {path for path in paths if _any(cursor, entry_keys.named_prefix(table, path))}
 
 
 def index_imports(store: Store, batch: Batch) -> None:
@@ -105,9 +105,9 @@ def _named(holder: bytes, entry: Entry, added: int, path: str) -> list[bytes]:
         found = locate(path)
     except MetaError:
         return []
-    own = keys.live_key(holder, entry.partition, entry.bucket, entry.path)
+    own = entry_keys.live_key(holder, entry.partition, entry.bucket, entry.path)
     inside = {keys.uuid_bytes(table_id): found.inside(table_id) for table_id in found.table_ids}
-    return [keys.named_key(table, there, holder, own, added) for table, there in inside.items() if there]
+    return [entry_keys.named_key(table, there, holder, own, added) for table, there in inside.items() if there]
 
 
 def _digest(path: str) -> bytes:

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Final, TypeVar
 
 from metaservice.core.table.model import Entry
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.port import Readable, StoreCursor, prefix_end
 from metaservice.store.records.branches import Fork, decode_fork
 from metaservice.store.records.plans import StoredEntry, decode_stored
@@ -133,7 +133,7 @@ class ForkedCursor:
             return
         if family == keys.IMPORTS:
             for key, raw in self.scan(_moved(start, fork.base), _end_of_base(fork, start, end)):
-                if self.get(keys.live_of_import(own := _moved(key, fork.raw_id))) is not None:
+                if self.get(entry_keys.live_of_import(own := _moved(key, fork.raw_id))) is not None:
                     yield own, raw
             return
         if family in keys.OF_THE_LOG and self._is_apart(fork):
@@ -162,7 +162,7 @@ class ForkedCursor:
     # -- the entries that were live at the base version
 
     def _is_masked(self, key: bytes) -> bool:
-        return self._own.get(keys.mask_of_live(key)) is not None
+        return self._own.get(entry_keys.mask_of_live(key)) is not None
 
     def _inherited_entries(self, fork: Fork, start: bytes, end: bytes) -> Iterator[Record]:
         records = self.scan(_moved(start, fork.base), _end_of_base(fork, start, end))
@@ -192,7 +192,7 @@ class ForkedCursor:
         self, fork: Fork, start: bytes, end: bytes, records: Iterator[tuple[bytes, Value]]
     ) -> Iterator[tuple[bytes, Value]]:
         """The base's records that the fork has not taken out, as its own."""
-        masks = self._own.scan(keys.mask_of_live(start), keys.mask_of_live(end))
+        masks = self._own.scan(entry_keys.mask_of_live(start), entry_keys.mask_of_live(end))
         masked = next(masks, None)
         head = start[:1] + fork.raw_id
         for key, value in records:
@@ -215,14 +215,14 @@ class ForkedCursor:
         return iter(self._taken_out(fork, _moved(start, fork.base), _end_of_base(fork, start, end)))
 
     def _taken_out(self, fork: Fork, low: bytes, high: bytes) -> Sequence[Record]:
-        past = keys.past_from(fork.base, fork.version + 1), prefix_end(keys.past_prefix(fork.base))
+        past = entry_keys.past_from(fork.base, fork.version + 1), prefix_end(entry_keys.past_prefix(fork.base))
         last = next(iter(self.scan_back(*past)), None)
         if last is None:
             return ()
         place = low[: low.find(b"\x00", PREFIX_BYTES) + 1]  # the partition, if the range is within one
         if place and (high.startswith(place) or high == place[:-1] + b"\x01"):
-            partition = keys.partition_of(low)
-            records = sorted(self._spanning(fork, partition, keys.removed_of_past(last[0])))
+            partition = entry_keys.partition_of(low)
+            records = sorted(self._spanning(fork, partition, entry_keys.removed_of_past(last[0])))
         else:
             if fork not in self._since:
                 lives = (decode_live(raw)[0] for _, raw in self.scan(*past))
@@ -237,13 +237,13 @@ class ForkedCursor:
     def _spanning(self, fork: Fork, partition: str, removed_max: int) -> Iterator[Record]:
         """The same of one partition, records by the spans that held the base version."""
         length = len(partition.encode())
-        for start, end in keys.span_ranges(fork.base, partition, fork.version, removed_max):
+        for start, end in entry_keys.span_ranges(fork.base, partition, fork.version, removed_max):
             for key, _ in self.scan(start, end):
-                removed, added, tail = keys.decode_span(key, length)
+                removed, added, tail = entry_keys.decode_span(key, length)
                 if added <= fork.version:
-                    raw = self.get(keys.past_of_span(fork.base, partition, removed, tail))
+                    raw = self.get(entry_keys.past_of_span(fork.base, partition, removed, tail))
                     if raw is not None:
-                        live_key = keys.live_prefix(fork.base) + partition.encode() + b"\x00" + tail
+                        live_key = entry_keys.live_prefix(fork.base) + partition.encode() + b"\x00" + tail
                         yield live_key, encode_live(decode_live(raw)[0])
 
     def _inherited_entry(self, fork: Fork, key: bytes) -> bytes | None:
@@ -256,19 +256,19 @@ class ForkedCursor:
 
 def is_of_base(cursor: StoreCursor, raw_id: bytes, place: tuple[str, int], path: str) -> bool:
     """Whether a file that a fork has a record of is its base's: the fork took it out, or restored it."""
-    return cursor.get(keys.mask_of_live(keys.live_key(raw_id, *place, path))) is not None
+    return cursor.get(entry_keys.mask_of_live(entry_keys.live_key(raw_id, *place, path))) is not None
 
 
 def _has(fork: Fork, family: bytes, key: bytes) -> bool:
     """Whether a record with such a key is one that a fork has of its base."""
     if family == keys.SPANS:
-        return keys.removed_of_span(key) <= fork.version
+        return entry_keys.removed_of_span(key) <= fork.version
     last = {keys.TIMES: fork.time_us, keys.SCHEMAS: fork.schema_version}.get(family, fork.version)
     return keys.decode_version(key[PREFIX_BYTES : PREFIX_BYTES + NUMBER_BYTES]) <= last
 
 
 def _live_key(table: bytes, entry: Entry) -> bytes:
-    return keys.live_key(table, entry.partition, entry.bucket, entry.path)
+    return entry_keys.live_key(table, entry.partition, entry.bucket, entry.path)
 
 
 def _moved(key: bytes, table: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.port import Batch, Store
 from metaservice.store.records.plans import decode_idle, decode_stored
 
@@ -22,7 +22,7 @@ def index_the_past(store: Store, batch: Batch) -> None:
     for key, raw in cursor.scan(b"P", b"Q"):
         entry, table = decode_stored(raw), key[1:17]
         added.put(
-            keys.span_key(table, entry.added, entry.removed, entry.partition, entry.bucket, entry.path),
+            entry_keys.span_key(table, entry.added, entry.removed, entry.partition, entry.bucket, entry.path),
             b"",
         )
         _write_full(store, added)

@@ -8,7 +8,7 @@ from typing import Final
 from metaservice.core.compaction.early_exit import NEVER, Counts
 from metaservice.core.compaction.plans import Bucket, PlanFile, PlanSet
 from metaservice.core.table.model import Entry, FileKind, Live
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.plans import StoredEntry, decode_stored
 from protos.laketx.v1 import common_pb2
@@ -27,7 +27,7 @@ def row_order_in(payload: bytes) -> str:
 
 def read_bucket(cursor: StoreCursor, table: bytes, partition: str, bucket: int, row_order: str, version: int) -> Bucket:
     """The live entries of a bucket (append table: a partition), without entries added after a version."""
-    prefix = keys.live_prefix(table, partition, bucket)
+    prefix = entry_keys.live_prefix(table, partition, bucket)
     found = (decode_stored(raw) for _, raw in cursor.scan(prefix, prefix_end(prefix)))
     return bucket_of(partition, bucket, found, row_order, version)
 
@@ -123,14 +123,14 @@ def scan_counts(
     every = bool(row_order) or cursor.get(keys.inlined_count_key(table)) is not None
     for start, held in _scan(cursor, table, every=every):
         counts = [count_entries(raws, file_bytes, row_order, version) for _, raws in held]
-        yield keys.partition_of(start), counts
+        yield entry_keys.partition_of(start), counts
 
 
 def _scan(
     cursor: StoreCursor, table: bytes, *, partition: str | None = None, every: bool = False
 ) -> Iterator[tuple[bytes, list[tuple[int, list[bytes]]]]]:
     """Stored entries by partition and bucket; without `every` only partitions in which a bucket has two."""
-    prefix = keys.live_prefix(table, partition)
+    prefix = entry_keys.live_prefix(table, partition)
     place, start, path_at = b"", b"", 0
     held: list[tuple[int, list[bytes]]] = []
     raws: list[bytes] = []
@@ -140,7 +140,7 @@ def _scan(
             raws.append(raw)
             many = True
             continue
-        place = keys.place_of(key)
+        place = entry_keys.place_of(key)
         path_at = len(place)
         if not (start and path_at == len(start) + 4 and place.startswith(start)):
             if held and many:
@@ -157,5 +157,5 @@ def scan_partitions(
 ) -> Iterator[list[Bucket]]:
     """The buckets of each partition, one partition after the other."""
     for start, held in _scan(cursor, table, partition=partition, every=True):
-        name = keys.partition_of(start)
+        name = entry_keys.partition_of(start)
         yield [bucket_of(name, bucket, map(decode_stored, raws), row_order, version) for bucket, raws in held]

@@ -61,6 +61,7 @@ def test_every_finding_of_a_check_is_documented() -> None:
     parts = (
         "metaservice/service/operate/check.py",
         "metaservice/service/operate/record_checks.py",
+        "metaservice/service/operate/transaction_checks.py",
         "worker/services/fsck.py",
     )
     source = "".join((ROOT / part).read_text(encoding="utf-8") for part in parts)

@@ -12,7 +12,7 @@ from slatedb import uniffi as slatedb
 from metaservice.core.errors import MetaError
 from metaservice.service.operate.check import StoreCheck
 from metaservice.service.operate.restoring import begin_history
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.engines.memory import MemoryStore
 from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.engines.slate import SlateStore
@@ -213,7 +213,7 @@ def test_a_record_that_says_something_else_is_found(
 def test_row_ids_that_were_given_twice_are_found(entries: Entries) -> None:
     key = next(key for key in sorted(entries) if key[:1] == b"R" and struct.unpack(">Q", entries[key])[0] > 1)
     assert "ROW_IDS_BEYOND_THE_NEXT" in words_of(entries | {key: struct.pack(">Q", 1)})
-    live = [each for each in sorted(entries) if each.startswith(keys.live_prefix(key[1:]))]
+    live = [each for each in sorted(entries) if each.startswith(entry_keys.live_prefix(key[1:]))]
     first = records.EntryRecord.FromString(entries[live[0]]).first_row_id
     shifted = edited(records.EntryRecord, lambda r: setattr(r, "first_row_id", first + 1))(entries[live[1]])
     assert "ROW_IDS_OVERLAP" in words_of(entries | {live[1]: shifted})
@@ -254,7 +254,10 @@ def test_a_history_that_was_cut_at_its_old_end_has_no_problems(entries: Entries)
             for key in entries:
                 old = key[1:17] == raw_id and (
                     (key[:1] in b"LKPJ" and keys.split_versioned(key)[1] < oldest)
-                    or (key[:1] == b"Q" and keys.decode_span(key, len(keys.partition_of(key).encode()))[0] < oldest)
+                    or (
+                        key[:1] == b"Q"
+                        and entry_keys.decode_span(key, len(entry_keys.partition_of(key).encode()))[0] < oldest
+                    )
                     or (key[:1] == b"W" and keys.decode_version(entries[key]) < oldest)
                 )
                 if old:
@@ -265,7 +268,7 @@ def test_a_history_that_was_cut_at_its_old_end_has_no_problems(entries: Entries)
 def test_what_retention_took_from_the_index_is_not_missed(few: Entries) -> None:
     """Below the horizon any of what was taken out may be gone, while the log still has it; above it nothing may."""
     for raw_id in {key[1:17] for key in few if key[:1] == b"P"}:
-        past = sorted(key for key in few if key.startswith(keys.past_prefix(raw_id)))
+        past = sorted(key for key in few if key.startswith(entry_keys.past_prefix(raw_id)))
         for horizon in range(keys.split_versioned(past[-1])[1] + 1):
             kept = few | {keys.oldest_key(raw_id): keys.encode_version(horizon)}
             assert problems_of(MemoryStore(kept)) == []
@@ -280,7 +283,7 @@ def test_what_retention_took_from_the_index_is_not_missed(few: Entries) -> None:
 def span_of(raw_id: bytes, raw: bytes) -> bytes:
     live, removed = decode_live(raw)
     entry = live.entry
-    return keys.span_key(raw_id, live.added, removed, entry.partition, entry.bucket, entry.path)
+    return entry_keys.span_key(raw_id, live.added, removed, entry.partition, entry.bucket, entry.path)
 
 
 def test_the_records_of_a_table_that_is_being_purged_are_not_missed(few: Entries) -> None:
@@ -324,7 +327,7 @@ def test_one_table_alone(entries: Entries) -> None:
 
 def test_findings_are_bounded(entries: Entries) -> None:
     table = one(entries, b"K")[1:17]
-    lost = [key for key in entries if key.startswith(keys.live_prefix(table))]
+    lost = [key for key in entries if key.startswith(entry_keys.live_prefix(table))]
     assert len(lost) > MANY
     found = problems_of(MemoryStore({key: value for key, value in entries.items() if key not in set(lost)}))
     assert len(found) < 110

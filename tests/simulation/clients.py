@@ -7,17 +7,7 @@ from collections.abc import Sequence
 
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Alteration
-from metaservice.core.table.model import (
-    Change,
-    Conflict,
-    Entry,
-    FileKind,
-    Group,
-    Operation,
-    Principal,
-    Read,
-    Scope,
-)
+from metaservice.core.table.model import Change, Conflict, Entry, FileKind, Group, Operation, Principal, Read, Scope
 from metaservice.core.table.predicates import Literal
 from metaservice.core.table.schema_changes import Add
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
@@ -163,7 +153,7 @@ def play_append(world: World, spec: Spec) -> Play:
     def run() -> object:
         adds = list(copy.deepcopy(entries))
         request = Append(writer.txn_id, spec.table_id, 0, WHO, "", b"append", adds, apps, features=FEATURES)
-        return outcome(world.transactions.append(request))
+        return outcome(world.transactions.appends.append(request))
 
     yield Request("append", writer.txn_id, run)
     if world.rng.random() < 0.3:

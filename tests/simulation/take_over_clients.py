@@ -154,7 +154,7 @@ class Client:
 
         def run(service: Service) -> tuple[object, ...]:
             request = Append(txn_id, table_id, 0, WHO, "", b"append", [copy.deepcopy(entry)])
-            return outcome(service.calls.transactions.append(request))
+            return outcome(service.calls.transactions.appends.append(request))
 
         self._end(txn_id, run)
 
@@ -200,7 +200,7 @@ class Client:
         def append(service: Service) -> tuple[object, ...]:
             adds, known = [copy.deepcopy(entry)], frozenset({"forks"})
             asked = Append(append_id, fork_id, 0, WHO, "", b"append", adds, features=known)
-            return outcome(service.calls.transactions.append(asked))
+            return outcome(service.calls.transactions.appends.append(asked))
 
         def merge(service: Service) -> tuple[object, ...]:
             merged = service.calls.merging.merge(MergeRequest(merge_id, request.name, WHO, b"merge"))

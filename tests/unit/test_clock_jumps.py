@@ -41,7 +41,7 @@ def run(rig: Rig, ms: int, step_ms: int = 60_000) -> None:
 def append(rig: Rig, txn_id: str, *names: str) -> Txn:
     entries = [Entry(f"{txn_id}/{name}", "day=1", 0, FileKind.APPEND, 3, 10, b"") for name in names]
     request = Append(txn_id, rig.table_id, 0, WHO, "", b"append", entries)
-    return rig.ask(lambda: rig.transactions.append(request))
+    return rig.ask(lambda: rig.transactions.appends.append(request))
 
 
 def is_halted(rig: Rig) -> bool:

@@ -7,7 +7,7 @@ from metaservice.core.table.model import Idle
 from metaservice.core.varint import varint
 from metaservice.service.read.file_blocks import Seen
 from metaservice.service.read.plan_caches import SeenPartition, StatsMemory
-from metaservice.store import keys
+from metaservice.store import entry_keys
 from protos.laketx.v1 import common_pb2
 
 TABLE = b"t" * 16
@@ -23,12 +23,14 @@ def test_a_run_of_idle_commits_points_at_what_came_before_it() -> None:
 @given(st.integers(0, 3_000), st.integers(1, 3_000), st.integers(0, 6_000), st.sampled_from(["", "p=1", "p=ü"]))
 def test_a_span_is_met_by_the_versions_that_it_holds(added: int, held: int, version: int, partition: str) -> None:
     removed = added + held
-    key = keys.span_key(TABLE, added, removed, partition, 3, "path")
-    assert keys.partition_of(key) == partition
-    found = keys.decode_span(key, len(partition.encode()))
+    key = entry_keys.span_key(TABLE, added, removed, partition, 3, "path")
+    assert entry_keys.partition_of(key) == partition
+    found = entry_keys.decode_span(key, len(partition.encode()))
     assert found[:2] == (removed, added)
-    assert keys.past_of_span(TABLE, partition, removed, found[2]) == keys.past_key(TABLE, removed, partition, 3, "path")
-    met = [key for start, end in keys.span_ranges(TABLE, partition, version, removed) if start <= key < end]
+    assert entry_keys.past_of_span(TABLE, partition, removed, found[2]) == entry_keys.past_key(
+        TABLE, removed, partition, 3, "path"
+    )
+    met = [key for start, end in entry_keys.span_ranges(TABLE, partition, version, removed) if start <= key < end]
     if added <= version < removed:
         assert met == [key]
     if removed <= version:

@@ -88,7 +88,7 @@ class Lake:
         txn_id = self.uuid()
         added = [self.file(txn_id, partition, bucket, size, FileKind.DELTA)]
         request = Append(txn_id, table.meta.table_id, 0, WHO, "", b"d", added)
-        self.decider.call(lambda: self.transactions.append(request))
+        self.decider.call(lambda: self.transactions.appends.append(request))
         self.pass_time(1_000_000)
 
     def overwrite(self, table: TableState, partition: str) -> None:

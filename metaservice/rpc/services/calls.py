@@ -254,7 +254,9 @@ class UseCases:
         self, requests: Iterable[transaction_pb2.AppendRequest], given: Iterable[Append | MetaError]
     ) -> list[Txn | MetaError]:
         converted = list(given)
-        decided = iter(self.transactions.append_many([one for one in converted if not isinstance(one, MetaError)]))
+        decided = iter(
+            self.transactions.appends.append_many([one for one in converted if not isinstance(one, MetaError)])
+        )
         return [
             self._appended(request) or one if isinstance(one, MetaError) else next(decided)
             for request, one in zip(requests, converted, strict=True)

@@ -263,4 +263,4 @@ class BranchReplay:
         txn.tables = {part.table_id: TxnTable(part.table_id, Operation.CUSTOM, 0, 0) for part in txn.outcomes}
         txn.commit_time_us = time_us
         end(txn, TxnEvent.WIN, time_us)
-        self._state.put_txn(txn)
+        self._state.txns.put(txn)

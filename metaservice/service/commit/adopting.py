@@ -32,7 +32,7 @@ def adopt(state: State, txn: Txn, old_id: str, limits: Mapping[str, Quota]) -> N
     try:
         _take_over(state, txn, old, limits)
     finally:
-        state.forget_staged(old)
+        state.txns.forget_staged(old)
 
 
 def _take_over(state: State, txn: Txn, old: Txn, limits: Mapping[str, Quota]) -> None:
@@ -43,13 +43,13 @@ def _take_over(state: State, txn: Txn, old: Txn, limits: Mapping[str, Quota]) ->
             if winner.metadata_changed or winner.features_changed:
                 raise _metadata_changed(table_id, winner)
     check_staged(state, txn, [entry for table in old.tables.values() for entry in table.staged.values()], limits)
-    state.put_txn(txn)
+    state.txns.put(txn)
     for table_id, theirs in old.tables.items():
         mine = txn.tables[table_id]
         mine.adopted = len(theirs.staged)
-        state.stage(txn, mine, list(theirs.staged.values()))
+        state.txns.stage(txn, mine, list(theirs.staged.values()))
     old.adopted_by = txn.txn_id
-    state.put_txn(old)
+    state.txns.put(old)
 
 
 def check_staged(state: State, txn: Txn, entries: Sequence[Entry], limits: Mapping[str, Quota]) -> int:

@@ -10,7 +10,7 @@ from metaservice.core.table.inlined import check_inlined
 from metaservice.core.table.model import Entry
 from metaservice.service.decider.snapshots import TableState, rows_of
 from metaservice.service.decider.state import State
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 
 
 def refuse_live(state: State, txn_id: str, table_id: str, entries: Sequence[Entry]) -> None:
@@ -29,7 +29,7 @@ def refuse_live(state: State, txn_id: str, table_id: str, entries: Sequence[Entr
     state.flush()
     raw = state.get_table(table_id).raw_id
     for entry in seek:
-        if state.records.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is not None:
+        if state.records.get(entry_keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is not None:
             raise invalid(
                 "PATH_LIVE", "the file is already in the table: its transaction committed earlier", path=entry.path
             )

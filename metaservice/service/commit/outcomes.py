@@ -11,7 +11,8 @@ from metaservice.core.table.model import Advice, Change, Conflict, Footprint, Li
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import TableState, rows_of
-from metaservice.store import keys
+from metaservice.service.decider.state import State
+from metaservice.store import entry_keys, keys
 from metaservice.store.external_files import end_import, put_import
 from metaservice.store.records.branches import Fork, encode_declared
 from metaservice.store.records.commits import EncodedCommit, encode_commit, with_time
@@ -34,8 +35,10 @@ class Outcomes:
         if txn.adoptable:
             for change in changes:
                 mine = txn.tables[change.table_id]
-                self._decider.state.stage(txn, mine, [entry for entry in change.adds if entry.path not in mine.staged])
-        self._decider.state.put_txn(txn)
+                self._decider.state.txns.stage(
+                    txn, mine, [entry for entry in change.adds if entry.path not in mine.staged]
+                )
+        self._decider.state.txns.put(txn)
 
     def win(self, txn: Txn, commits: Sequence[TableCommit]) -> None:
         for commit in commits:
@@ -57,8 +60,8 @@ class Outcomes:
         txn.outcomes = tuple(outcomes)
         end(txn, TxnEvent.WIN, txn.commit_time_us)
         state = self._decider.state
-        state.drop_staged(txn, {outcome.table_id for outcome in outcomes if not outcome.already_applied})
-        state.put_txn(txn)
+        state.txns.drop_staged(txn, {outcome.table_id for outcome in outcomes if not outcome.already_applied})
+        state.txns.put(txn)
 
     def write(self, txn: Txn, commit: TableCommit, encoded: EncodedCommit | None = None) -> None:
         """The next entry of a table's log, its first one too; the table as the next decision sees it."""
@@ -84,11 +87,11 @@ class Outcomes:
             self._take_out(table, live, commit.version)
         for live, raw_entry in zip(commit.added, added, strict=True):
             entry = live.entry
-            batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), raw_entry)
+            batch.put(entry_keys.live_key(raw, entry.partition, entry.bucket, entry.path), raw_entry)
             if entry.external:
                 put_import(batch, raw, live)
             if entry.content:
-                state.keep_content(raw, entry)
+                state.txns.keep_content(raw, entry)
         inlined = table.inlined.after(commit.added, _own(table, commit.removed), commit.time_us)
         if inlined is not table.inlined:
             state.count_inlined(table, inlined)
@@ -101,13 +104,13 @@ class Outcomes:
 
     def _take_out(self, table: TableState, live: Live, version: int) -> None:
         batch, raw, entry = self._decider.state.batch, table.raw_id, live.entry
-        live_key = keys.live_key(raw, entry.partition, entry.bucket, entry.path)
+        live_key = entry_keys.live_key(raw, entry.partition, entry.bucket, entry.path)
         batch.delete(live_key)
-        past = keys.past_key(raw, version, entry.partition, entry.bucket, entry.path)
+        past = entry_keys.past_key(raw, version, entry.partition, entry.bucket, entry.path)
         batch.put(past, encode_live(live, version))
-        batch.put(keys.span_key(raw, live.added, version, entry.partition, entry.bucket, entry.path), b"")
+        batch.put(entry_keys.span_key(raw, live.added, version, entry.partition, entry.bucket, entry.path), b"")
         if table.fork is not None and live.added <= table.fork.version:
-            batch.put(keys.mask_of_live(live_key), b"")
+            batch.put(entry_keys.mask_of_live(live_key), b"")
         if entry.external:
             end_import(batch, raw, live)
 
@@ -126,7 +129,7 @@ class Outcomes:
             return
         for live in commit.added:
             entry = live.entry
-            mask = keys.mask_of_live(keys.live_key(table.raw_id, entry.partition, entry.bucket, entry.path))
+            mask = entry_keys.mask_of_live(entry_keys.live_key(table.raw_id, entry.partition, entry.bucket, entry.path))
             self._decider.state.batch.put(mask, b"")
         if restored < fork.version and restored not in fork.holds:
             self._decider.state.put_fork(replace(fork, holds=(*fork.holds, restored)))
@@ -157,3 +160,13 @@ def nothing_new(table: TableState, change: Change, author: Author) -> TableCommi
     head, time_us = table.head, table.last_time_us
     footprint = Footprint(head, time_us, author.txn_id, change.operation, author.principal)
     return TableCommit(head, time_us, change, 0, footprint, [], [], already_applied=True)
+
+
+def is_applied(state: State, table: TableState, change: Change) -> bool:
+    """Whether applications wrote all versions that a change declares, or later ones."""
+    state.flush()
+    for app_id, version in change.app_versions:
+        raw = state.app_version(table.meta.table_id, app_id)
+        if raw is None or keys.decode_version(raw) < version:
+            return False
+    return True

@@ -1,4 +1,4 @@
-"""Transactions: begin, register, commit, append, renew, abort, explain, and their expiry.
+"""Transactions: begin, register, commit, renew, abort, explain, and their expiry.
 
 Every method runs on the decider's thread. A repeat gets the first answer; the same id with other content is refused.
 """
@@ -7,62 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from metaservice.core import limits, quotas
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit import transaction_facts
-from metaservice.core.commit.change_checks import check
-from metaservice.core.commit.judged_change import advice_for
 from metaservice.core.commit.rebase import Author, commit_on_top
-from metaservice.core.commit.transaction import (
-    Txn,
-    TxnEvent,
-    TxnState,
-    TxnTable,
-    check_open,
-    check_txn_age,
-    end,
-    next_state,
-)
+from metaservice.core.commit.transaction import Txn, TxnEvent, TxnState, TxnTable, check_open, end, next_state
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.core.retention.view_refreshes import check_begin, check_change
 from metaservice.core.table.branches import check_direct
-from metaservice.core.table.model import (
-    COMPACTIONS,
-    ROW_CHANGES,
-    Change,
-    Conflict,
-    Entry,
-    Footprint,
-    Operation,
-    Rule,
-    Scope,
-    TableCommit,
+from metaservice.core.table.model import Conflict, Entry, Operation, Scope, TableCommit
+from metaservice.core.table.properties import KEY_SCOPE
+from metaservice.service.commit.admission import (
+    COLUMN_DEFAULTS,
+    KEY_LOOKUPS,
+    Admission,
+    check_features,
+    keys_not_looked_up,
 )
-from metaservice.core.table.properties import KEY_SCOPE, ONLY_BY_MERGE
 from metaservice.service.commit.adopting import adopt, check_staged
+from metaservice.service.commit.appends import Appends
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
 from metaservice.service.commit.judging import check_cost, judge_commit, look, refuse_changed, refuse_older_keys
 from metaservice.service.commit.new_files import give_row_ids, refuse_inlined, refuse_live
-from metaservice.service.commit.outcomes import Outcomes, nothing_new
-from metaservice.service.commit.requests import Append, Begin, CommitProgress, CommitRequest, Intent
+from metaservice.service.commit.outcomes import Outcomes, is_applied, nothing_new
+from metaservice.service.commit.requests import Begin, CommitProgress, CommitRequest, Intent
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.naming import check_renames
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.service.retention.marks import apply_moves, check_moves
-from metaservice.store import keys
-
-COLUMN_DEFAULTS: Final = "column_defaults"
-FORKS: Final = "forks"
-KEY_LOOKUPS: Final = "key_lookups"
-PARTIAL_IMAGES: Final = "partial_images"
-ADDS_ROWS: Final = frozenset({Operation.INSERT, Operation.OVERWRITE, Operation.MERGE, Operation.CUSTOM})
-WRITES_KEYS: Final = ADDS_ROWS | ROW_CHANGES
-NEEDS_IMAGES: Final = WRITES_KEYS | COMPACTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +67,10 @@ class Transactions:
         self._clocks = clocks
         self._outcomes = Outcomes(decider, clocks)
         self.lease_ms = lease_ms
-        self._keep_ms = keep_ms
-        self._reserve_bytes = reserve_bytes
+        admission = Admission(decider, clocks, keep_ms, reserve_bytes)
+        self._known, self.check_room = admission.known, admission.check_room
+        self.appends = Appends(decider, clocks, self._outcomes, admission, inlined_bytes_max)
         self._inlined_bytes_max = inlined_bytes_max
-        self._room_checked_ms = -1
-        self._room = True
 
     @property
     def _state(self) -> State:
@@ -114,18 +89,9 @@ class Transactions:
         txn = self._new(request, tables)
         if request.adopt_from:
             adopt(state, txn, request.adopt_from, self._quotas)
-        state.put_txn(txn)
+        state.txns.put(txn)
         state.leases[txn.txn_id] = self._clocks.mono_ms() + self.lease_ms
         return txn
-
-    def _known(self, txn_id: str, digest: bytes) -> Txn | None:
-        state = self._state
-        found = state.find_txn(txn_id)
-        if found is None:
-            check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms, state.forgotten_ms)
-        elif found.begin_digest != digest:
-            raise invalid("TRANSACTION_ID_REUSED", txn_id=txn_id)
-        return found
 
     def _new(self, request: Begin, tables: dict[str, TxnTable]) -> Txn:
         return Txn(
@@ -144,9 +110,9 @@ class Transactions:
         table = state.get_table(intent.table_id)
         meta = table.meta
         if meta.needs_features or table.fork is not None:
-            _check_features(table, intent.operation, request.features)
+            check_features(table, intent.operation, request.features)
         if meta.key_spans_partitions and request.adopt_from:
-            raise _unlooked(table)
+            raise keys_not_looked_up(table)
         if meta.is_view:
             check_begin(meta, intent.operation, request.properties)
         check_direct(meta, intent.operation)
@@ -198,7 +164,7 @@ class Transactions:
         size = check_staged(state, txn, fresh, self._quotas)
         refuse_live(self._state, txn_id, table_id, fresh)
         give_row_ids(state, state.get_table(table_id), fresh)
-        state.stage(txn, mine, fresh, size)
+        state.txns.stage(txn, mine, fresh, size)
         return txn.files, sum([table.staged_rows for table in txn.tables.values()])
 
     # -- commit --------------------------------------------------------------------------------------------------
@@ -284,7 +250,7 @@ class Transactions:
         progress.applied = set()
         for change in progress.changes:
             table = state.get_table(change.table_id)
-            if change.app_versions and self._applied(table, change):
+            if change.app_versions and is_applied(state, table, change):
                 progress.applied.add(change.table_id)
                 continue
             check_direct(table.meta, change.operation, change.alteration)
@@ -325,135 +291,6 @@ class Transactions:
             check_renames(state, commits)
         return commits
 
-    def _applied(self, table: TableState, change: Change) -> bool:
-        self._state.flush()
-        for app_id, version in change.app_versions:
-            raw = self._state.app_version(table.meta.table_id, app_id)
-            if raw is None or keys.decode_version(raw) < version:
-                return False
-        return True
-
-    # -- the one-call append ---------------------------------------------------------------------------------------
-
-    def append(self, request: Append) -> Txn:
-        """Begins and commits at the head; only a schema change can be a conflict."""
-        (result,) = self.append_many([request])
-        if isinstance(result, MetaError):
-            raise result
-        return result
-
-    def append_many(self, requests: Sequence[Append]) -> list[Txn | MetaError]:
-        """Appends in order. Each step runs for all before the next step: half the cost of one request at a time."""
-        results: list[Txn | MetaError] = []
-        run: list[Append] = []
-        ids: set[str] = set()
-        for request in requests:
-            # what it applies the next one has to see; what it depends on the ones before may change
-            alone = bool(request.app_versions) or request.unchanged_since is not None
-            if run and (alone or request.txn_id in ids):
-                results += self._append_run(run)
-                run, ids = [], set()
-            run.append(request)
-            ids.add(request.txn_id)
-            if alone:
-                results += self._append_run(run)
-                run, ids = [], set()
-        return results + self._append_run(run)
-
-    def _append_run(self, requests: Sequence[Append]) -> list[Txn | MetaError]:
-        """Appends of different transactions, none of which reads what another writes."""
-        results: list[Txn | MetaError] = []
-        begun: list[tuple[int, Txn, Change]] = []
-        for place, request in enumerate(requests):
-            try:
-                txn, change = self._begin_append(request)
-                if change is not None:
-                    begun.append((place, txn, change))
-                results.append(txn)
-            except MetaError as refusal:
-                results.append(refusal)
-        won: list[tuple[Txn, TableCommit]] = []
-        for place, txn, change in begun:
-            try:
-                decision = self._decide_append(txn, change)
-            except MetaError as refusal:
-                results[place] = refusal
-                continue
-            if decision is not None:
-                won.append((txn, decision))
-        for txn, commit in won:
-            if not commit.already_applied:
-                self._outcomes.write_commit(txn, commit)
-        for txn, commit in won:
-            self._outcomes.end_won(txn, (commit,))
-        return results
-
-    def _decide_append(self, txn: Txn, change: Change) -> TableCommit | None:
-        """The commit to write; None after a conflict."""
-        state = self._state
-        table = state.tables[change.table_id]
-        refuse_changed(state, table, change.unchanged_since)
-        give_row_ids(state, table, change.adds)
-        change.read_version = table.head
-        time_us = next_commit_time(self._clocks.now_us(), table.last_time_us, state.answered_us)
-        author, snapshots = Author(txn.txn_id, txn.principal), state.snapshots(table)
-        if change.app_versions and self._applied(table, change):
-            return nothing_new(table, change, author)
-        if ONLY_BY_MERGE in table.meta.properties:
-            check_direct(table.meta, change.operation)
-        check(change, table.meta, snapshots)
-        decision = commit_on_top(change, table.meta, (), snapshots, author, table.head, time_us)
-        if isinstance(decision, Conflict):
-            self._outcomes.lose(txn, decision, [change])
-            return None
-        if not decision.already_applied:
-            self._outcomes.advance(decision)
-        return decision
-
-    def _begin_append(self, request: Append) -> tuple[Txn, Change | None]:
-        """The transaction, with its change unless it has ended already."""
-        known = self._known(request.txn_id, request.digest)
-        if known is not None:
-            return known, None
-        self.check_room()
-        state, table_id = self._state, request.table_id
-        table = state.get_table(table_id)
-        refuse_live(state, request.txn_id, table_id, request.entries)
-        refuse_inlined(state, table_id, request.entries, self._inlined_bytes_max)
-        meta = table.meta
-        if meta.key_spans_partitions:
-            raise _unlooked(table)
-        if meta.needs_features or table.fork is not None:
-            _check_features(table, Operation.INSERT, request.features)
-        if meta.is_view:
-            check_begin(meta, Operation.INSERT, {})
-        head = table.head
-        txn = Txn(
-            request.txn_id,
-            {table_id: TxnTable(table_id, Operation.INSERT, head, meta.schema_version)},
-            request.principal,
-            request.message,
-            request.properties,
-            self._clocks.now_us(),
-            request.digest,
-            files=len(request.entries),
-            one_call=True,
-        )
-        change = Change(table_id, Operation.INSERT, head, app_versions=request.app_versions, adds=request.entries)
-        change.unchanged_since = request.unchanged_since
-        if request.schema_version in (0, meta.schema_version):
-            return txn, change
-        rule = Rule.METADATA_CHANGED
-        advice = advice_for(change, rule, blind=True)
-        winner = self._schema_change(table)
-        self._outcomes.lose(txn, Conflict(table_id, rule, winner, Operation.INSERT, head, advice), [change])
-        return txn, None
-
-    def _schema_change(self, table: TableState) -> Footprint:
-        """The commit that last changed the schema, or the head if that is unknown."""
-        version = min(table.last_metadata_version, table.head)
-        return self._state.winner(table, version)
-
     # -- renew, abort, expire ----------------------------------------------------------------------------------------
 
     def renew(self, txn_id: str) -> Renewed:
@@ -476,8 +313,8 @@ class Transactions:
     def _end(self, txn: Txn, event: TxnEvent, reason: str) -> None:
         end(txn, event, self._clocks.now_us())
         txn.abort_reason = reason
-        self._state.drop_staged(txn)
-        self._state.put_txn(txn)
+        self._state.txns.drop_staged(txn)
+        self._state.txns.put(txn)
         forget_unborn(self._state, txn, self._clocks.now_us())
 
     def drop_table(self, table: TableState) -> int:
@@ -502,33 +339,3 @@ class Transactions:
             self._end(state.open[txn_id], TxnEvent.EXPIRE, "LEASE_RAN_OUT")
         if state.unborn:
             forget_abandoned(state, now_ms, self.lease_ms, self._clocks.now_us())
-
-    def check_room(self) -> None:
-        """Refuses new work before the disk is too full to store decisions."""
-        now_ms = self._clocks.mono_ms()
-        if self._room_checked_ms < 0 or now_ms - self._room_checked_ms >= 100:
-            self._room_checked_ms = now_ms
-            self._room = self._state.store.free_bytes() > self._reserve_bytes
-        if not self._room:
-            raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full: make room")
-
-
-def _check_features(table: TableState, operation: Operation, known: frozenset[str]) -> None:
-    """Refuses a client that doesn't know a feature of the table, or would write NULL in place of defaults."""
-    meta = table.meta
-    lacking = {name for name in meta.features - known if not name.startswith("test_")}
-    if meta.has_defaults and operation in ADDS_ROWS and COLUMN_DEFAULTS not in known:
-        lacking.add(COLUMN_DEFAULTS)
-    if table.fork is not None and operation is not Operation.ALTER and FORKS not in known:
-        lacking.add(FORKS)
-    if lacking:
-        raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks=", ".join(sorted(lacking)))
-    if meta.key_spans_partitions and operation in WRITES_KEYS and KEY_LOOKUPS not in known:
-        raise _unlooked(table)
-    if meta.is_partial and operation in NEEDS_IMAGES and PARTIAL_IMAGES not in known:
-        raise MetaError(ErrorKind.BLOCKED, "PARTIAL_IMAGES", table=meta.name)
-
-
-def _unlooked(table: TableState) -> MetaError:
-    """A writer has not said that it looks its keys up in all partitions, or did so at another version."""
-    return MetaError(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", table=table.meta.name)

@@ -268,7 +268,7 @@ class Decider:
     def _measure(self, jobs: int, begun_ns: int) -> None:
         """Runs after the answers, so that no caller waits for it."""
         state = self.state
-        ended, state.ended_now = state.ended_now, []
+        ended, state.txns.ended_now = state.txns.ended_now, []
         self.metrics.count_group(jobs, ended, (time.perf_counter_ns() - begun_ns) / 1e9)
 
     def _after_failure(self, jobs: list[Job]) -> None:

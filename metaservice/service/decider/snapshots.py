@@ -14,17 +14,12 @@ from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Entry, Footprint, Idle, Live
 from metaservice.core.table.rows import UNKNOWN_WRITTEN, Payloads, Written, written_by
 from metaservice.service.decider.views import TableView
-from metaservice.store import external_files, keys
+from metaservice.store import entry_keys, external_files, keys
 from metaservice.store.port import Readable, StoreCursor, prefix_end
 from metaservice.store.records.branches import Fork
 from metaservice.store.records.plans import StoredEntry, decode_stored
 from metaservice.store.records.row_facts import load_rows
-from metaservice.store.records.tables import (
-    added_chunks,
-    decode_commit,
-    decode_live,
-    live_from,
-)
+from metaservice.store.records.tables import added_chunks, decode_commit, decode_live, live_from
 
 
 class WinnerFilesCache:
@@ -90,7 +85,7 @@ def stored_entries(
     cursor: StoreCursor, raw_id: bytes, version: int, partition: str | None = None, bucket: int | None = None
 ) -> Iterator[StoredEntry]:
     """The live entries of a version: entries of the index that are old enough, and those removed only later."""
-    prefix = keys.live_prefix(raw_id, partition, bucket)
+    prefix = entry_keys.live_prefix(raw_id, partition, bucket)
     for _, raw in cursor.scan(prefix, prefix_end(prefix)):
         entry = decode_stored(raw)
         if entry.added <= version:
@@ -102,7 +97,7 @@ def stored_entries(
 
 def taken_out_since(cursor: StoreCursor, raw_id: bytes, version: int) -> Iterator[StoredEntry]:
     """Entries that were live at a version and no longer are."""
-    for _, raw in cursor.scan(keys.past_from(raw_id, version + 1), prefix_end(keys.past_prefix(raw_id))):
+    for _, raw in cursor.scan(entry_keys.past_from(raw_id, version + 1), prefix_end(entry_keys.past_prefix(raw_id))):
         entry = decode_stored(raw)
         if entry.added <= version < entry.removed:
             yield entry
@@ -131,7 +126,7 @@ class StoreSnapshots:
         cursor = self.store.cursor()
         if partition is None or bucket is None:
             return [live_from(entry) for entry in stored_entries(cursor, self.raw_id, version, partition, bucket)]
-        prefix = keys.live_prefix(self.raw_id, partition, bucket)
+        prefix = entry_keys.live_prefix(self.raw_id, partition, bucket)
         found = (decode_live(raw)[0] for _, raw in cursor.scan(prefix, prefix_end(prefix)))
         here = [live for live in found if live.added <= version]
         return here + self._taken_out(cursor, version).get((partition, bucket), [])
@@ -148,7 +143,7 @@ class StoreSnapshots:
 
     def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:
         self.flush()
-        raw = self.store.get(keys.live_key(self.raw_id, partition, bucket, path))
+        raw = self.store.get(entry_keys.live_key(self.raw_id, partition, bucket, path))
         if raw is not None:
             live, _ = decode_live(raw)
             if live.added <= version:

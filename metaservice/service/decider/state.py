@@ -6,16 +6,15 @@ rebuilds the same state from the store; leases restart then.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from metaservice.core import limits
-from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
+from metaservice.core.commit.transaction import Txn, first_id, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.branches import branch_of
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import Namespace, TableMeta, View
-from metaservice.core.table.model import Entry, Footprint, Live
+from metaservice.core.table.model import Footprint, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.books import AccessBook, BranchEventBook, MarkBook, PinBook
@@ -25,31 +24,17 @@ from metaservice.service.decider.loading import first_commit, load_table, load_t
 from metaservice.service.decider.name_book import NAMESPACES, VIEWS, NameBook
 from metaservice.service.decider.names import AnyCase, BranchNames, TableNames
 from metaservice.service.decider.periodic_book import PeriodicBook
-from metaservice.service.decider.snapshots import (
-    StoreSnapshots,
-    TableState,
-    WinnerFilesCache,
-    load_commit_footprint,
-    rows_of,
-)
+from metaservice.service.decider.snapshots import StoreSnapshots, TableState, WinnerFilesCache, load_commit_footprint
 from metaservice.service.decider.taskbook import TaskBook
-from metaservice.service.decider.usage import Usage, staged_bytes
+from metaservice.service.decider.txn_book import TxnBook
+from metaservice.service.decider.usage import Usage
 from metaservice.service.decider.views import TableView, Views
-from metaservice.store import external_files, formats, index_migrations, keys
+from metaservice.store import entry_keys, external_files, formats, index_migrations, keys
 from metaservice.store.forks import ForkedRecords, list_forks
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
 from metaservice.store.records.branches import Fork, decode_branch, encode_fork, moved_at
-from metaservice.store.records.tables import (
-    decode_chunk,
-    decode_namespace,
-    decode_table,
-    decode_view,
-    encode_entry,
-    encode_table,
-    join_chunk,
-)
-from metaservice.store.records.transactions import decode_txn, encode_txn
+from metaservice.store.records.tables import decode_namespace, decode_table, decode_view, encode_table
 
 
 class State:
@@ -80,11 +65,6 @@ class State:
         self.named_views = NameBook(VIEWS, self.queries, self.branches)
         self.named_spaces = NameBook(NAMESPACES, self.namespaces, self.branches)
         self.unborn: dict[str, int | None] = {}  # tables in the making, and when to look whether they still are
-        self.open: dict[str, Txn] = {}
-        # Open, but not to the store: one that ends before the next write costs a single record.
-        self.unwritten: dict[str, Txn] = {}
-        self.ended: OrderedDict[str, Txn] = OrderedDict()
-        self.leases: OrderedDict[str, int] = OrderedDict()
         self.answered_us = 0
         self.ceiling_us = 0
         self.newest_us = 0  # commit time of any table
@@ -103,8 +83,10 @@ class State:
         self.inlined_bytes = 0  # of all tables
         for pin in self.pins.pins.values():
             self.usage.pin(pin.principal.name)
+        self.txns = TxnBook(store, self.batch, self.usage, self.tasks)
+        self.open, self.ended, self.leases = self.txns.open, self.txns.ended, self.txns.leases
+        self.find_txn = self.txns.find
         self._restored_now: dict[bytes, bytes] = {}  # counts that are not written yet: a merge restores several times
-        self.ended_now: list[Txn] = []
         self.history = read_history(store)
         self.judging_left: float = limits.JUDGE_TURN
         self._load(decode)
@@ -152,16 +134,7 @@ class State:
         self.named_views.load(cursor)
         self.named_spaces.load(cursor)
         self._note_format(cursor)
-        for key, _ in cursor.scan(keys.OPEN, prefix_end(keys.OPEN)):
-            raw = cursor.get(keys.txn_key(key[len(keys.OPEN) :]))
-            if raw is not None:
-                txn = decode_txn(raw)
-                self._load_staged(cursor, txn)
-                txn.files = sum(len(table.staged) for table in txn.tables.values())
-                self.open[txn.txn_id] = txn
-                self.usage.begin(txn.principal.name)
-                staged = [entry for mine in txn.tables.values() for entry in mine.staged.values()]
-                self._count_staged(txn, staged, staged_bytes(staged))
+        self.txns.load(cursor)
 
     def _note_format(self, cursor: StoreCursor) -> None:
         """Unreleased versions used features of the second format in stores of the first."""
@@ -255,28 +228,15 @@ class State:
         self.column_ids.note(table, meta, self.batch)
         table.meta = meta
 
-    def _load_staged(self, cursor: StoreCursor, txn: Txn) -> None:
-        for table in txn.tables.values():
-            prefix = keys.staged_prefix(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(table.table_id))
-            for _, raw in cursor.scan(prefix, prefix_end(prefix)):
-                table.chunks += 1
-                for entry in decode_chunk(raw):
-                    table.staged[entry.path] = entry
-            table.staged_rows = rows_of(table.staged.values())
-
     def load_staged(self, txn: Txn) -> None:
         """The staged entries of an ended transaction, for an adoption."""
         self.flush()
-        self._load_staged(self.store.cursor(), txn)
+        self.txns.load_staged(self.store.cursor(), txn)
 
     def flush(self) -> None:
         """Lets reads of the store see the decisions since the last write."""
-        for txn in self.unwritten.values():
-            raw = keys.uuid_bytes(txn.txn_id)
-            self.batch.put(keys.txn_key(raw), encode_txn(txn))
-            self.batch.put(keys.open_key(raw), b"")
-            self._put_staged(txn)
-        self.unwritten.clear()
+        if self.txns.unwritten:
+            self.txns.write_open()
         for table_id in self.row_ids_given:
             table = self.tables.get(table_id)
             if table is not None:
@@ -357,7 +317,7 @@ class State:
         """
         for live in added:
             entry = live.entry
-            key = keys.restored_key(table.raw_id, entry.partition, entry.bucket, entry.path)
+            key = entry_keys.restored_key(table.raw_id, entry.partition, entry.bucket, entry.path)
             before = self._restored_now.get(key) or self.store.get(key)
             count = keys.encode_version(1 + (keys.decode_version(before) if before is not None else 0))
             self._restored_now[key] = count
@@ -379,13 +339,6 @@ class State:
         if dropped:
             return MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
         return MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
-
-    def find_txn(self, txn_id: str) -> Txn | None:
-        txn = self.open.get(txn_id) or self.ended.get(txn_id)
-        if txn is not None:
-            return txn
-        raw = self.store.get(keys.txn_key(keys.uuid_bytes(txn_id)))
-        return decode_txn(raw) if raw is not None else None
 
     def get_txn(self, txn_id: str) -> Txn:
         txn = self.find_txn(txn_id)
@@ -412,87 +365,6 @@ class State:
         if self.answered_us > self.ceiling_us:
             self.ceiling_us = self.answered_us + limits.TIME_CEILING_STEP_US
             self.batch.put(keys.CEILING, keys.encode_version(self.ceiling_us))
-
-    def put_txn(self, txn: Txn) -> None:
-        if txn.state is TxnState.OPEN and txn.txn_id not in self.open:
-            self.open[txn.txn_id] = self.unwritten[txn.txn_id] = txn
-            self.usage.begin(txn.principal.name)
-            return
-        if txn.state is TxnState.OPEN and txn.txn_id in self.unwritten:
-            return
-        raw = keys.uuid_bytes(txn.txn_id)
-        self.batch.put(keys.txn_key(raw), encode_txn(txn))
-        if txn.state is TxnState.OPEN:
-            return
-        was_open = self.open.pop(txn.txn_id, None) is not None
-        if was_open:
-            self.leases.pop(txn.txn_id, None)
-            if self.unwritten.pop(txn.txn_id, None) is not None:
-                self._put_staged(txn)
-            else:
-                self.batch.delete(keys.open_key(raw))
-        if txn.staged_files:
-            self.forget_staged(txn)
-        if was_open:
-            self.usage.end(txn.principal.name)
-        self.ended[txn.txn_id] = txn
-        self.ended_now.append(txn)
-        self.tasks.transaction_ended(txn, self.batch)
-
-    def stage(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry], size: int | None = None) -> None:
-        """Stages the entries registered for a table; counts their memory if it is known."""
-        if entries and txn.txn_id not in self.unwritten:
-            self._put_chunk(txn, mine, entries)
-        for entry in entries:
-            mine.staged[entry.path] = entry
-        mine.staged_rows += rows_of(entries)
-        txn.files += len(entries)
-        self._count_staged(txn, entries, staged_bytes(entries) if size is None else size)
-
-    def _count_staged(self, txn: Txn, entries: Sequence[Entry], size: int) -> None:
-        txn.staged_files += len(entries)
-        txn.staged_bytes += size
-        self.usage.stage(txn.principal.name, len(entries), size)
-
-    def forget_staged(self, txn: Txn) -> None:
-        """Removes staged entries from memory; the store keeps them."""
-        if txn.staged_files:
-            self.usage.stage(txn.principal.name, -txn.staged_files, -txn.staged_bytes)
-            txn.staged_files = txn.staged_bytes = 0
-        for mine in txn.tables.values():
-            if mine.staged:
-                mine.staged, mine.staged_rows, mine.chunks = {}, 0, 0
-
-    def drop_staged(self, txn: Txn, committed: Container[str] = ()) -> None:
-        """Forgets what is staged; the rows of inlined files stay in the tables that the transaction changed."""
-        for mine in txn.tables.values():
-            if mine.table_id not in committed:
-                for entry in mine.staged.values():
-                    if entry.inlined and not entry.content:
-                        self.batch.delete(keys.inlined_key(keys.uuid_bytes(mine.table_id), entry.path))
-            for chunk in range(mine.chunks):
-                self.batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
-            mine.chunks = 0
-        if txn.staged_files:
-            self.forget_staged(txn)
-
-    def _put_staged(self, txn: Txn) -> None:
-        for mine in txn.tables.values():
-            if mine.staged:
-                self._put_chunk(txn, mine, list(mine.staged.values()))
-
-    def _put_chunk(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry]) -> None:
-        key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
-        self.batch.put(key, join_chunk(encode_entry(entry) for entry in entries))
-        mine.chunks += 1
-        for entry in entries:
-            if entry.content:
-                self.keep_content(keys.uuid_bytes(mine.table_id), entry)
-
-    def keep_content(self, raw_id: bytes, entry: Entry) -> None:
-        """Stores the rows of an inlined file."""
-        self.batch.put(keys.inlined_key(raw_id, entry.path), entry.content)
-        entry.content = b""
 
     def count_inlined(self, table: TableState, inlined: Inlined) -> None:
         self.inlined_bytes += inlined.size_bytes - table.inlined.size_bytes

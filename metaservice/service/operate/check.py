@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from metaservice.core import limits
-from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import TableMeta
 from metaservice.service.operate import record_checks
-from metaservice.service.operate.record_checks import Beside, Ranges, last_row_id
+from metaservice.service.operate.record_checks import Beside, Ranges
 from metaservice.service.operate.replay import (
     NOT_KNOWN,
     Happening,
@@ -30,14 +28,14 @@ from metaservice.service.operate.replay import (
     told_by_index,
     told_by_log,
 )
-from metaservice.store import keys
-from metaservice.store.commit_log import LoggedCommit, entries_of
+from metaservice.service.operate.transaction_checks import TransactionChecks, text_of
+from metaservice.store import entry_keys, keys
+from metaservice.store.commit_log import LoggedCommit
 from metaservice.store.external_files import IMPORTS
 from metaservice.store.forks import ForkedCursor, list_forks
 from metaservice.store.index_migrations import PAST
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_table
-from metaservice.store.records.transactions import decode_txn
 
 STEP_ENTRIES = 64
 STEPS_PER_PROGRESS = 256
@@ -65,6 +63,7 @@ class StoreCheck:
         self._progress = CheckProgress()
         self._found = 0
         self._steps = 0
+        self._txns = TransactionChecks(self._cursor, self._problem, self._count)
 
     def run(self, table_id: str = "") -> Iterator[CheckProgress]:
         """Checks the whole store, or one table; the last progress is done."""
@@ -75,7 +74,7 @@ class StoreCheck:
             yield from self._part(lambda: self._table(raw_id))  # noqa: B023 - run before the next turn
             self._progress.tables += 1
         if not table_id:
-            for part in (self._names, self._transactions, self._open, self._staged, self._marks, self._foreign_uses):
+            for part in (self._names, *self._txns.parts, self._marks, self._foreign_uses):
                 yield from self._part(part)
         self._progress.done = True
         yield self._said()
@@ -117,7 +116,7 @@ class StoreCheck:
     def _table(self, raw_id: bytes) -> Iterator[None]:
         if self._cursor.get(keys.drop_begun_key(raw_id)) is not None:
             return  # its records go, one after the other
-        name = _text(raw_id)
+        name = text_of(raw_id)
         meta, changed = self._metadata(raw_id, name)
         kept = Kept(horizon=self._horizon(raw_id))
         yield from self._log(raw_id, name, kept)
@@ -162,7 +161,7 @@ class StoreCheck:
                 spanned += self._is_spanned(raw_id, name, indexed)
             if self._count():
                 yield
-        for _ in self._scan(keys.spans_prefix(raw_id)):
+        for _ in self._scan(entry_keys.spans_prefix(raw_id)):
             spanned -= 1
             if self._count():
                 yield
@@ -171,7 +170,7 @@ class StoreCheck:
 
     def _is_spanned(self, raw_id: bytes, name: str, one: Indexed) -> bool:
         entry = one.entry
-        span = keys.span_key(raw_id, one.added, one.removed, entry.partition, entry.bucket, entry.path)
+        span = entry_keys.span_key(raw_id, one.added, one.removed, entry.partition, entry.bucket, entry.path)
         if self._cursor.get(span) is not None:
             return True
         self._problem("SPAN_MISSING", table=name, path=entry.path, added=one.added, removed=one.removed)
@@ -237,7 +236,7 @@ class StoreCheck:
         self, raw_id: bytes, version: int, commit: LoggedCommit, times: Beside, chunks: Beside, *, first: bool
     ) -> None:
         """Checks the records that belong to a commit: its time, and its entries if they are many."""
-        name = _text(raw_id)
+        name = text_of(raw_id)
         first = first and version > 0  # only then there may be something older
         if times.skip_to(commit.time_us) and not first:
             self._problem("TIME_WITHOUT_COMMIT", table=name, before_version=version)
@@ -267,17 +266,9 @@ class StoreCheck:
         for app_id in commit.app_ids:
             if self._cursor.get(keys.app_key(raw_id, app_id)) is None:
                 self._problem("APPLICATION_ID_MISSING", table=name, version=version, app_id=app_id)
-        txn = self._find_txn(commit.txn_id) if version > self._own_from(raw_id) or not version else None
+        txn = self._txns.find(commit.txn_id) if version > self._own_from(raw_id) or not version else None
         if txn is not None and (name, version) not in {(outcome.table_id, outcome.version) for outcome in txn.outcomes}:
             self._problem("TRANSACTION_DISAGREES", table=name, version=version, txn_id=commit.txn_id)
-
-    def _find_txn(self, txn_id: str) -> Txn | None:
-        """The transaction; None if it is gone. An unreadable one is reported once, by the check of transactions."""
-        try:
-            raw = self._cursor.get(keys.txn_key(keys.uuid_bytes(txn_id)))
-            return None if raw is None else decode_txn(raw)
-        except Exception:  # noqa: BLE001 - bytes can be wrong in any way
-            return None
 
     def _indexed(self, raw_id: bytes, one: Indexed, name: str, kept: Kept) -> None:
         path = one.entry.path
@@ -343,79 +334,10 @@ class StoreCheck:
                 yield
         for raw_id in _list_tables(self._cursor, keys.COMMITS):
             if not _any(self._cursor, keys.table_prefix(raw_id)):
-                self._problem("LOG_WITHOUT_TABLE", table=_text(raw_id))
+                self._problem("LOG_WITHOUT_TABLE", table=text_of(raw_id))
         for raw_id in _list_tables(self._cursor, keys.TABLES):
             if raw_id not in named and self._cursor.get(keys.dropped_key(raw_id)) is None:
-                self._problem("TABLE_WITHOUT_NAME", table=_text(raw_id))
-            if self._count():
-                yield
-
-    def _transactions(self) -> Iterator[None]:
-        for key, raw in self._scan(keys.TRANSACTIONS):
-            raw_id = key[len(keys.TRANSACTIONS) :]
-            txn = self._decoded_txn(raw_id, raw)
-            is_open = self._cursor.get(keys.open_key(raw_id)) is not None
-            if txn is not None and is_open != (txn.state is TxnState.OPEN):
-                self._problem("TRANSACTION_STATE_WRONG", txn_id=txn.txn_id, state=txn.state.name, listed=is_open)
-            if txn is not None:
-                self._outcomes(txn)
-            if self._count():
-                yield
-
-    def _outcomes(self, txn: Txn) -> None:
-        """Checks that an acknowledged commit is in the log, unless the log is cut above it."""
-        for outcome in txn.outcomes:
-            raw_id = keys.uuid_bytes(outcome.table_id)
-            if self._cursor.get(keys.commit_key(raw_id, outcome.version)) is not None:
-                continue
-            oldest = next(iter(self._scan(keys.commits_prefix(raw_id))), None)
-            if oldest is not None and keys.split_versioned(oldest[0])[1] < outcome.version:
-                self._problem("COMMIT_MISSING", table=outcome.table_id, version=outcome.version, txn_id=txn.txn_id)
-
-    def _decoded_txn(self, raw_id: bytes, raw: bytes) -> Txn | None:
-        try:
-            txn = decode_txn(raw)
-            for outcome in txn.outcomes:
-                keys.uuid_bytes(outcome.table_id)
-        except Exception as error:  # noqa: BLE001 - bytes can be wrong in any way
-            self._problem("RECORD_UNREADABLE", record="transaction", txn_id=_text(raw_id), error=error)
-            return None
-        if txn.txn_id != _text(raw_id):
-            self._problem("TRANSACTION_MISPLACED", txn_id=_text(raw_id), found=txn.txn_id)
-            return None
-        return txn
-
-    def _open(self) -> Iterator[None]:
-        for key, _ in self._scan(keys.OPEN):
-            raw_id = key[len(keys.OPEN) :]
-            raw = self._cursor.get(keys.txn_key(raw_id))
-            if raw is None:
-                self._problem("OPEN_TRANSACTION_MISSING", txn_id=_text(raw_id))
-            if self._count():
-                yield
-
-    def _staged(self) -> Iterator[None]:
-        """Checks that staged entries belong to an open or lost transaction, in chunks without gaps."""
-        last: tuple[bytes, bytes, int] = (b"", b"", NOT_KNOWN)
-        for key, raw in self._scan(keys.STAGED):
-            place = keys.split_staged(key)
-            txn_id, table, chunk = place
-            is_first = place[:2] != last[:2]
-            if is_first:
-                self._stager(_text(txn_id), _text(table))
-            is_open = self._cursor.get(keys.open_key(txn_id)) is not None
-            following = last[2] + 1 if not is_first else 0 if is_open else chunk  # a sweep takes the first ones first
-            if chunk != following:
-                self._problem("STAGED_CHUNK_MISSING", txn_id=_text(txn_id), table=_text(table), chunk=following)
-            last = place
-            try:
-                highest = max(last_row_id(entry) for entry in entries_of(raw))  # none is as bad as an unreadable one
-            except ValueError as error:
-                self._problem("RECORD_UNREADABLE", record="staged", txn_id=_text(txn_id), chunk=chunk, error=error)
-                highest = 0
-            raw_next = self._cursor.get(keys.row_id_key(table))
-            if raw_next is not None and highest >= keys.decode_version(raw_next):
-                self._problem("ROW_IDS_BEYOND_THE_NEXT", table=_text(table), txn_id=_text(txn_id), highest=highest)
+                self._problem("TABLE_WITHOUT_NAME", table=text_of(raw_id))
             if self._count():
                 yield
 
@@ -425,13 +347,6 @@ class StoreCheck:
     def _foreign_uses(self) -> Iterator[None]:
         if self._spans_kept and self._imports_kept:
             yield from record_checks.check_foreign_uses(self._cursor, self._problem, self._count)
-
-    def _stager(self, txn_id: str, table_id: str) -> None:
-        txn = self._find_txn(txn_id)
-        if txn is None or table_id not in txn.tables:
-            self._problem("STAGED_WITHOUT_TRANSACTION", txn_id=txn_id, table=table_id)
-        elif txn.state not in (TxnState.OPEN, TxnState.CONFLICT):
-            self._problem("STAGED_BY_AN_ENDED_TRANSACTION", txn_id=txn_id, table=table_id, state=txn.state.name)
 
 
 def _list_tables(cursor: StoreCursor, kind: bytes) -> Iterator[bytes]:
@@ -452,7 +367,3 @@ def _name(raw: bytes) -> str:
         return decode_table(raw).name
     except Exception:  # noqa: BLE001 - that it can't be read is told by the table's own check
         return ""
-
-
-def _text(raw_id: bytes) -> str:
-    return str(UUID(bytes=raw_id)) if len(raw_id) == 16 else raw_id.hex()

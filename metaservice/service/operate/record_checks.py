@@ -18,7 +18,7 @@ from metaservice.core.retention.marks import Tag
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.model import Entry
 from metaservice.service.operate.replay import Indexed, list_indexed
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.external_files import import_of, names_of
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.retention import decode_cursor, decode_tag
@@ -110,7 +110,7 @@ def check_entry(cursor: StoreCursor, raw_id: bytes, one: Indexed, problem: Probl
 
 def check_imports(cursor: StoreCursor, raw_id: bytes, problem: Problem, count: Count) -> Iterator[None]:
     """Checks that each import of a table belongs to a live external entry."""
-    prefix = keys.import_prefix(raw_id)
+    prefix = entry_keys.import_prefix(raw_id)
     for key, _ in cursor.scan(prefix, prefix_end(prefix)):
         if not _is_import(cursor, raw_id, key):
             problem("IMPORT_WITHOUT_ENTRY", table=keys.uuid_text(raw_id), key=key[17:].hex())
@@ -120,10 +120,10 @@ def check_imports(cursor: StoreCursor, raw_id: bytes, problem: Problem, count: C
 
 def check_foreign_uses(cursor: StoreCursor, problem: Problem, count: Count) -> Iterator[None]:
     """Checks that each file indexed as a foreign use has that entry; of all tables."""
-    prefix = keys.named_prefix(b"")
+    prefix = entry_keys.named_prefix(b"")
     for key, _ in cursor.scan(prefix, prefix_end(prefix)):
         try:
-            path, holder, place, added = keys.split_named(key)
+            path, holder, place, added = entry_keys.split_named(key)
             has_entry = cursor.get(keys.drop_begun_key(holder)) is not None or _is_held(cursor, holder, place, added)
         except (ValueError, struct.error) as error:
             problem("RECORD_UNREADABLE", record="foreign use", key=key.hex(), error=error)
@@ -136,7 +136,7 @@ def check_foreign_uses(cursor: StoreCursor, problem: Problem, count: Count) -> I
 
 
 def _is_import(cursor: StoreCursor, raw_id: bytes, key: bytes) -> bool:
-    raw = cursor.get(keys.live_of_import(key))
+    raw = cursor.get(entry_keys.live_of_import(key))
     if raw is None:
         return False
     try:
@@ -148,7 +148,7 @@ def _is_import(cursor: StoreCursor, raw_id: bytes, key: bytes) -> bool:
 
 def _is_held(cursor: StoreCursor, holder: bytes, place: bytes, added: int) -> bool:
     """Whether it is live since that version, or was live once."""
-    live_key = keys.live_prefix(holder) + place
+    live_key = entry_keys.live_prefix(holder) + place
     raw = cursor.get(live_key)
     if raw is not None:
         try:
@@ -157,14 +157,14 @@ def _is_held(cursor: StoreCursor, holder: bytes, place: bytes, added: int) -> bo
             return True
         if live.added == added:
             return live.entry.external
-    partition = keys.partition_of(live_key)
+    partition = entry_keys.partition_of(live_key)
     commits = keys.commits_prefix(holder)
     last = next(iter(cursor.scan_back(commits, prefix_end(commits))), None)
     head = keys.split_versioned(last[0])[1] if last is not None else added
     length = len(partition.encode())
-    for start, end in keys.span_ranges(holder, partition, added, head):
+    for start, end in entry_keys.span_ranges(holder, partition, added, head):
         for key, _ in cursor.scan(start, end):
-            _, since, tail = keys.decode_span(key, length)
+            _, since, tail = entry_keys.decode_span(key, length)
             if (since, tail) == (added, place[length + 1 :]):
                 return True
     return False

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from metaservice.core import limits
 from metaservice.core.table.model import Entry, Removed
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.commit_log import LoggedCommit, decode_logged, entries_of
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_live
@@ -98,10 +98,10 @@ def told_by_log(cursor: StoreCursor, raw_id: bytes, kept: Kept) -> Iterator[Happ
 
 def list_indexed(cursor: StoreCursor, raw_id: bytes) -> Iterator[Indexed | ValueError]:
     """The index: live entries, then past ones."""
-    prefix = keys.live_prefix(raw_id)
+    prefix = entry_keys.live_prefix(raw_id)
     for key, raw in cursor.scan(prefix, prefix_end(prefix)):
         yield _indexed(raw_id, key, raw, live=True)
-    prefix = keys.past_prefix(raw_id)
+    prefix = entry_keys.past_prefix(raw_id)
     for key, raw in cursor.scan(prefix, prefix_end(prefix)):
         yield _indexed(raw_id, key, raw, live=False)
 
@@ -123,9 +123,9 @@ def _indexed(raw_id: bytes, key: bytes, raw: bytes, *, live: bool) -> Indexed | 
         return ValueError(f"no entry: {error}")
     entry = found.entry
     if live:
-        right, wrong_end = keys.live_key(raw_id, entry.partition, entry.bucket, entry.path), removed != 0
+        right, wrong_end = entry_keys.live_key(raw_id, entry.partition, entry.bucket, entry.path), removed != 0
     else:
-        right = keys.past_key(raw_id, removed, entry.partition, entry.bucket, entry.path)
+        right = entry_keys.past_key(raw_id, removed, entry.partition, entry.bucket, entry.path)
         wrong_end = removed <= found.added
     return Indexed(entry, found.data_version, max(found.added, 0), removed, key != right or wrong_end)
 

@@ -10,7 +10,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.model import CommitSummary
 from metaservice.core.table.predicates import Predicate
 from metaservice.service.decider.views import TableView
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.plans import StoredEntry, decode_added, decode_added_chunk, decode_stored
 from metaservice.store.records.tables import decode_commit
@@ -130,5 +130,5 @@ def added_by(cursor: StoreCursor, raw_id: bytes, version: int, raw: bytes) -> It
 
 
 def _removed(cursor: StoreCursor, raw_id: bytes, version: int) -> Iterator[StoredEntry]:
-    for _, raw in cursor.scan(keys.past_from(raw_id, version), keys.past_from(raw_id, version + 1)):
+    for _, raw in cursor.scan(entry_keys.past_from(raw_id, version), entry_keys.past_from(raw_id, version + 1)):
         yield decode_stored(raw)

@@ -1,8 +1,8 @@
 """The plan of a scan: the stored entries that a reader of a version needs.
 
 A partition's entries are adjacent in the index, so a plan seeks from partition to partition and evaluates the condition
-on partitions once each. For an older version it adds the spans that held it (`keys.span_key`). The statistics of a
-partition are cached with their version; the log brings them to a later one. So are the entries of a whole table with
+on partitions once each. For an older version it adds the spans that held it (`entry_keys.span_key`). The statistics of
+a partition are cached with their version; the log brings them to a later one. So are the entries of a whole table with
 inlined rows, as they are answered.
 """
 
@@ -21,7 +21,7 @@ from metaservice.service.read.file_blocks import Blocks, Key, Seen
 from metaservice.service.read.increments import added_by
 from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Part, SeenPartition, StatsMemory
 from metaservice.service.read.scan_request import Explanation, Wanted
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.forks import live_entries
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.plans import StoredEntry, decode_few_added, decode_stored, inlined_content, removed_of
@@ -47,17 +47,19 @@ class Scan:
         self._memory = memory
         self._answers = answers
         self._is_narrow = False
-        past = keys.past_from(self._raw_id, wanted.version + 1), prefix_end(keys.past_prefix(self._raw_id))
+        past = entry_keys.past_from(self._raw_id, wanted.version + 1), prefix_end(entry_keys.past_prefix(self._raw_id))
         last = next(iter(cursor.scan_back(*past)), None)
         self._has_past = last is not None
-        self._removed_max = keys.removed_of_past(last[0]) if last is not None else 0  # of all that the cursor sees
+        self._removed_max = (
+            entry_keys.removed_of_past(last[0]) if last is not None else 0
+        )  # of all that the cursor sees
 
     def entries(self) -> Iterator[StoredEntry]:
         wanted = self._wanted
         if wanted.explain:
             yield from self._explained()
         elif self._is_whole():
-            prefix = keys.live_prefix(self._raw_id)
+            prefix = entry_keys.live_prefix(self._raw_id)
             yield from live_entries(self._cursor, prefix, prefix_end(prefix), wanted.version)
         else:
             prefixes = self._prefixes()
@@ -125,7 +127,7 @@ class Scan:
         return known.extended(self.version, order[-1] if order else known.last, (shown(found[key]) for key in order))
 
     def _key(self, entry: StoredEntry) -> bytes:
-        return keys.live_key(self._raw_id, entry.partition, entry.bucket, entry.path)
+        return entry_keys.live_key(self._raw_id, entry.partition, entry.bucket, entry.path)
 
     def _has_inlined(self) -> bool:
         """Whether the table has inlined rows; without them its entries are quickly read."""
@@ -192,9 +194,9 @@ class Scan:
 
     def _partitions(self, prefixes: Iterable[str]) -> Iterator[str]:
         """Partitions that have or had entries, each once, in the order of their texts."""
-        spaces = [keys.live_prefix(self._raw_id)]
+        spaces = [entry_keys.live_prefix(self._raw_id)]
         if self._has_past:
-            spaces.append(keys.spans_prefix(self._raw_id))
+            spaces.append(entry_keys.spans_prefix(self._raw_id))
         for prefix in prefixes:
             if prefix.endswith("\x00"):
                 yield prefix[:-1]
@@ -209,7 +211,7 @@ class Scan:
         for space in spaces:
             first = next(iter(self._cursor.scan(space + start, prefix_end(space + prefix))), None)
             if first is not None:
-                found.append(keys.partition_of(first[0]))
+                found.append(entry_keys.partition_of(first[0]))
         return min(found, default=None, key=str.encode)
 
     # -- one partition -------------------------------------------------------------------------------------------
@@ -217,16 +219,16 @@ class Scan:
     def _held(self, partition: str) -> Iterator[tuple[bytes, bytes]]:
         """Entries that may be live at the version: live ones may still be too new."""
         cursor, raw_id, version = self._cursor, self._raw_id, self.version
-        prefix = keys.live_prefix(raw_id, partition)
+        prefix = entry_keys.live_prefix(raw_id, partition)
         yield from cursor.scan(prefix, prefix_end(prefix))
         if not self._has_past:
             return
         partition_bytes = len(partition.encode())
-        for start, end in keys.span_ranges(raw_id, partition, version, self._removed_max):
+        for start, end in entry_keys.span_ranges(raw_id, partition, version, self._removed_max):
             for key, _ in cursor.scan(start, end):
-                removed, added, tail = keys.decode_span(key, partition_bytes)
+                removed, added, tail = entry_keys.decode_span(key, partition_bytes)
                 if added <= version:
-                    raw = cursor.get(keys.past_of_span(raw_id, partition, removed, tail))
+                    raw = cursor.get(entry_keys.past_of_span(raw_id, partition, removed, tail))
                     if raw is None:
                         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=removed)
                     yield key, raw

@@ -15,7 +15,7 @@ from typing import Final
 from metaservice.core.errors import MetaError
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.forks import is_of_base
 from metaservice.store.port import prefix_end
 from metaservice.store.records.branches import Fork, moved_app
@@ -58,11 +58,11 @@ def _has_of_base(state: State, fork: Fork) -> Generator[int, None, bool]:
     What is taken out meanwhile goes from the live entries to the past ones, so those are looked at last.
     """
     state.flush()  # what this round swept is gone
-    own_past, past = keys.past_prefix(fork.raw_id), keys.past_prefix(fork.base)
+    own_past, past = entry_keys.past_prefix(fork.raw_id), entry_keys.past_prefix(fork.base)
     for start, end, is_own in (
-        (keys.live_prefix(fork.raw_id), prefix_end(keys.live_prefix(fork.raw_id)), True),
-        (keys.live_prefix(fork.base), prefix_end(keys.live_prefix(fork.base)), False),
-        (keys.past_from(fork.base, fork.version + 1), prefix_end(past), False),
+        (entry_keys.live_prefix(fork.raw_id), prefix_end(entry_keys.live_prefix(fork.raw_id)), True),
+        (entry_keys.live_prefix(fork.base), prefix_end(entry_keys.live_prefix(fork.base)), False),
+        (entry_keys.past_from(fork.base, fork.version + 1), prefix_end(past), False),
         (own_past, prefix_end(own_past), True),
     ):
         after, records = start, state.store if is_own else state.records

@@ -18,35 +18,31 @@ Rounds use the wall clock. None runs while the clock is not trusted, or shortly 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from metaservice.core import limits
-from metaservice.core.commit.transaction import TxnState
 from metaservice.core.retention.kept import is_held, retain_us
 from metaservice.core.table.branches import off_branch
 from metaservice.core.table.model import Entry
 from metaservice.service.decider.clocks import ClockGuard, Clocks, Uptime, unknown_uptime
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import is_on
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
 from metaservice.service.retention.detaching import Detaching
-from metaservice.service.retention.holders import given_up_us, tables_restoring, who_holds
+from metaservice.service.retention.dropped_tables import DroppedTables
+from metaservice.service.retention.holders import tables_restoring, who_holds
 from metaservice.service.retention.pins import Pins
+from metaservice.service.retention.purge import is_file_of_base, list_unless_live
+from metaservice.service.retention.record_pages import RecordPages, Steps
+from metaservice.service.retention.staged_files import StagedFiles
+from metaservice.service.retention.trimming import Trimming
 from metaservice.shared.log import HOUSEKEEPING_FAILED
 from metaservice.shared.table_patterns import is_among
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.external_files import forget_import
-from metaservice.store.forks import is_of_base
 from metaservice.store.port import StoreUnusable, prefix_end
-from metaservice.store.records.tables import decode_chunk, decode_commit, decode_live, decode_table
-from metaservice.store.records.transactions import decode_txn
-
-Steps = Iterator[None]
-COST_OF_A_LOOK: Final = 4  # for the newest of a table's records, in records of a page
+from metaservice.store.records.tables import decode_live
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +57,10 @@ class Keeping:
 
 @dataclass(slots=True)
 class TableProgress:
-    """How far a table has been swept and trimmed since the start."""
+    """How far a table has been swept since the start."""
 
     swept: int = 0  # past entries removed up to this version were looked at, with `held` in force
     held: frozenset[int] = frozenset()
-    trimmed: int = 0
-    trimmed_us: int = 0
     still_us: int = 0  # the horizon does not move before, with this retention
     retain_us: int = -1
 
@@ -101,15 +95,10 @@ class Housekeeping:
         self.guard = ClockGuard(decider, clocks, keeping.clock_tolerance_ms, report, uptime)
         self._due_ms = now_ms + keeping.delay_ms
         self._trim_ms = self._due_ms
-        self._state = decider.state
-        self._steps: Steps | None = None
         self._detaching = Detaching()
-        self._room = 0
-        self._progress: dict[str, TableProgress] = {}
         self._restoring: frozenset[str] | None = None
-        self._outcomes_from = keys.TRANSACTIONS
         self._branched_us: dict[tuple[str, ...], int] = {}  # since when branches need all versions of the tables
-        self._drops_wait: dict[tuple[bytes, bytes], int] = {}
+        self._begin_anew()
 
     @property
     def halted(self) -> bool:
@@ -127,11 +116,20 @@ class Housekeeping:
         if now_ms >= self._due_ms:
             self._step(now_ms)
 
+    def _begin_anew(self) -> None:
+        """Forgets all progress, at the start and after the store was reopened."""
+        self._state = self._decider.state
+        self._steps: Steps | None = None
+        self._progress: dict[str, TableProgress] = {}
+        self._pages = pages = RecordPages(self._state)
+        forget_after_us = (self._keeping.outcome_keep_ms + limits.OUTCOME_MARGIN_MS) * 1000
+        self._dropped = DroppedTables(pages, forget_after_us)
+        self._staged = StagedFiles(pages, self._keeping.adopt_grace_ms * 1000)
+        self._trimming = Trimming(pages, forget_after_us)
+
     def _step(self, now_ms: int) -> None:
         if self._state is not self._decider.state:
-            self._state, self._steps = self._decider.state, None
-            self._outcomes_from = keys.TRANSACTIONS
-            self._progress.clear()
+            self._begin_anew()
         if self._steps is None:
             now_us = self._clocks.now_us()
             if not self.guard.look(now_us, now_ms):
@@ -141,10 +139,10 @@ class Housekeeping:
             if now_ms >= self._trim_ms:
                 self._trim_ms = now_ms + limits.HOUSEKEEPING_TRIM_MS
         self._state.flush()
-        self._room, self._restoring = limits.TICK_ITEMS_MAX, None
+        self._pages.room, self._restoring = limits.TICK_ITEMS_MAX, None
         try:
             for _ in self._steps:
-                if self._room <= 0:
+                if self._pages.room <= 0:
                     self._due_ms = now_ms + limits.HOUSEKEEPING_STEP_MS
                     return
         except StoreUnusable as error:  # a part can't be read: the rest is served as before
@@ -156,36 +154,20 @@ class Housekeeping:
 
     def _round(self, this: Round) -> Steps:
         yield from self._move_horizons(this.now_us)
-        held = who_holds(
-            self._state
-        )  # a later holder can only hold a version from the horizon on, or one that is held here
+        # a later holder can only hold a version from the horizon on, or one that is held here
+        held = who_holds(self._state)
         for table_id in list(self._state.tables):
             yield from self._sweep(table_id, held.get(table_id, []), this.now_us)
         for table_id in {keys.uuid_text(raw) for raw in self._state.forks.living} & self._state.tables.keys():
             for cost in self._detaching.steps(self._state, self._state.tables[table_id], held.get(table_id, [])):
-                self._room -= cost
+                self._pages.room -= cost
                 yield
-        yield from self._purge_dropped(this.now_us)
+        yield from self._dropped.purge(this.now_us)
         if this.trims:
-            yield from self._sweep_staged(this)
-            yield from self._unpack_dying(this.now_us)
-            for table_id in list(self._state.tables):
-                yield from self._trim(table_id, held.get(table_id, []), this.floors)
-            yield from self._forget_outcomes(this.now_us)
+            yield from self._staged.sweep(this.now_us, this.floors)
+            yield from self._staged.unpack(this.now_us)
+            yield from self._trimming.trim(this.now_us, held, this.floors)
             self._progress = {key: value for key, value in self._progress.items() if key in self._state.tables}
-
-    def _page(self, start: bytes, end: bytes, count: int = limits.TICK_ITEMS_MAX) -> list[tuple[bytes, bytes]]:
-        """The next records, within the room left."""
-        cursor = self._state.store.cursor()
-        found = list(islice(cursor.scan(start, end), max(min(count, self._room), 1))) if start < end else []
-        self._room -= 1 + len(found)
-        return found
-
-    def _pages(self, start: bytes, end: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
-        """All records of a range; the caller pauses after each page."""
-        while page := self._page(start, end):
-            yield page
-            start = page[-1][0] + b"\x00"
 
     # -- the horizon ---------------------------------------------------------------------------------------------------
 
@@ -197,12 +179,12 @@ class Housekeeping:
             self._branched_us[branch.tables] = min(since_us, branch.time_us)
         for table_id in list(self._state.tables):
             table, view = self._state.tables.get(table_id), self._state.views.find(table_id)
-            self._room -= 1
+            self._pages.room -= 1
             if table is not None and view is not None and view.oldest < view.head:
                 moved = self._move_horizon(table, view, now_us) or moved
             yield
         if moved:  # the next tick finds it durable
-            self._room = 0
+            self._pages.room = 0
             yield
 
     def _move_horizon(self, table: TableState, view: TableView, now_us: int) -> bool:
@@ -211,7 +193,7 @@ class Housekeeping:
         retain = retain_us(view.meta.properties)
         if progress.retain_us == retain and now_us < progress.still_us:
             return False
-        self._room -= 1
+        self._pages.room -= 1
         state, cursor = self._state, self._state.records.cursor()
         if table.fork is not None and table.fork.branch:
             return False  # a merge takes the commits since the branch began, however long ago
@@ -253,7 +235,7 @@ class Housekeeping:
     def _sweep(self, table_id: str, held: list[int], now_us: int) -> Steps:
         """Past entries that ended at or below the horizon; held entries are examined when they are released."""
         table = self._state.tables.get(table_id)
-        self._room -= 1
+        self._pages.room -= 1
         yield
         if table is None:
             return
@@ -264,17 +246,21 @@ class Housekeeping:
         if progress.swept >= horizon:
             return
         raw = table.raw_id
-        for page in self._pages(keys.past_from(raw, progress.swept + 1), keys.past_from(raw, horizon + 1)):
-            marked = bool(self._page(keys.restored_prefix(raw), prefix_end(keys.restored_prefix(raw)), 1))
+        for page in self._pages.scan(
+            entry_keys.past_from(raw, progress.swept + 1), entry_keys.past_from(raw, horizon + 1)
+        ):
+            marked = bool(
+                self._pages.page(entry_keys.restored_prefix(raw), prefix_end(entry_keys.restored_prefix(raw)), 1)
+            )
             for key, value in page:
                 live, removed = decode_live(value)
                 if not is_held(live.added, removed, horizon, held):
                     entry = live.entry
                     if entry.external:
                         forget_import(self._state.batch, raw, live)
-                    span = keys.span_key(raw, live.added, removed, entry.partition, entry.bucket, entry.path)
+                    span = entry_keys.span_key(raw, live.added, removed, entry.partition, entry.bucket, entry.path)
                     self._state.batch.delete(span)
-                    if self._is_of_base(raw, entry):
+                    if is_file_of_base(self._state, raw, entry):
                         self._state.batch.delete(key)
                         continue
                     self._bury(raw, key, entry, now_us, marked=marked)
@@ -286,7 +272,7 @@ class Housekeeping:
         batch = self._state.batch
         batch.delete(key)
         if marked:
-            mark = keys.restored_key(raw, entry.partition, entry.bucket, entry.path)
+            mark = entry_keys.restored_key(raw, entry.partition, entry.bucket, entry.path)
             found = self._state.store.get(mark)
             if found is not None:
                 left = keys.decode_version(found) - 1
@@ -296,214 +282,4 @@ class Housekeeping:
                     batch.delete(mark)
                 self._state.flush()
                 return
-        self._list_unless_live(raw, entry, now_us)
-
-    def _list_unless_live(self, raw: bytes, entry: Entry, now_us: int) -> None:
-        """The last check before a file can be deleted: whatever its past records say, it must not be live."""
-        if self._state.store.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is None:
-            self._list(raw, entry, now_us)
-
-    def _list(self, raw: bytes, entry: Entry, now_us: int) -> None:
-        if entry.inlined:
-            self._state.batch.delete(keys.inlined_key(raw, entry.path))
-        elif not entry.external:
-            home = self._state.home_of(raw)
-            self._state.batch.put(keys.purgeable_key(home, entry.path), keys.encode_version(max(now_us, 0)))
-
-    def _is_of_base(self, raw: bytes, entry: Entry) -> bool:
-        """Whether the file of a fork's entry is one that its base had."""
-        if raw not in self._state.forks:
-            return False
-        cursor = self._state.store.cursor()
-        return is_of_base(cursor, raw, (entry.partition, entry.bucket), entry.path)
-
-    # -- dropped tables ------------------------------------------------------------------------------------------------
-
-    def _purge_dropped(self, now_us: int) -> Steps:
-        waits: dict[tuple[bytes, bytes], int] = {}
-        for page in self._pages(keys.DROPPED, prefix_end(keys.DROPPED)):
-            for drop in page:
-                until_us = self._drops_wait.get(drop, 0)
-                if until_us <= now_us:
-                    until_us = yield from self._purge_one_dropped(drop[0][1:], keys.decode_version(drop[1]), now_us)
-                waits[drop] = until_us
-            yield
-        self._drops_wait = waits
-
-    def _purge_one_dropped(self, raw: bytes, dropped_us: int, now_us: int) -> Generator[None, None, int]:
-        """Purges one dropped table; returns the time until which nothing more is due."""
-        metas, fork, last = keys.table_prefix(raw), self._state.forks.get(raw), None
-        self._room -= 1
-        if fork is None or not fork.is_gone:  # a look for what is gone passes all that was deleted beside it
-            last = next(iter(self._state.store.cursor().scan_back(metas, prefix_end(metas))), None)
-            self._room -= COST_OF_A_LOOK
-        if last is None:
-            forget_us = dropped_us + self._forget_after_us()
-            branch = None if fork is None else self._state.branches.find(fork.branch)
-            if fork is not None and branch is not None and is_on(fork, branch):
-                return now_us + self._forget_after_us()  # the table stays dropped on its branch
-            if fork is None and len(self._state.family_of(raw)) > 1:  # its folder goes after the last of them
-                self._state.batch.put(keys.dropped_key(raw), keys.encode_version(max(now_us, 0)))
-                return now_us + self._forget_after_us() // 2
-            if forget_us <= now_us:
-                self._state.batch.delete(keys.dropped_key(raw))
-                if fork is not None:
-                    del self._state.forks[raw]
-                    self._state.batch.delete(keys.fork_key(raw))
-            return forget_us
-        if self._state.is_purge_begun(raw):
-            yield from self._purge_entries(raw, now_us)
-            return 0
-        if self._state.forks.needs(raw):
-            return 0  # they have its entries, files in its folder, or files that it has since a refresh
-        meta = decode_table(last[1])
-        purge_us = dropped_us + (0 if fork is not None and fork.branch else retain_us(meta.properties))
-        if purge_us <= now_us and not self._state.pins.held(meta.table_id):
-            self._state.batch.put(keys.drop_begun_key(raw), b"")  # the next round finds it durable
-            self._state.marks.forget(meta.table_id)
-        return purge_us
-
-    def _purge_entries(self, raw: bytes, now_us: int) -> Steps:
-        for prefix in (keys.live_prefix(raw), keys.past_prefix(raw)):
-            for page in self._pages(prefix, prefix_end(prefix)):
-                for key, value in page:
-                    live, _ = decode_live(value)
-                    self._state.batch.delete(key)
-                    if live.entry.external:
-                        forget_import(self._state.batch, raw, live)
-                    if not (self._is_of_base(raw, live.entry) or self._is_of_parent(raw, live.added)):
-                        self._list(raw, live.entry, now_us)
-                yield
-        for prefix in keys.record_prefixes(raw):
-            yield from self._delete(prefix, prefix_end(prefix))
-        yield from self._delete(keys.table_prefix(raw), prefix_end(keys.table_prefix(raw)))
-        self._state.batch.delete(keys.drop_begun_key(raw))
-        if raw in self._state.forks:
-            self._state.put_fork(replace(self._state.forks[raw], is_gone=True))
-
-    def _is_of_parent(self, raw: bytes, added: int) -> bool:
-        """Whether the files that a version of a fork added are its parent's since a merge."""
-        fork = self._state.forks.get(raw)
-        return fork is not None and fork.is_merged and added not in fork.left_out
-
-    def _delete(self, start: bytes, end: bytes) -> Steps:
-        for page in self._pages(start, end):
-            for key, _ in page:
-                self._state.batch.delete(key)
-            yield
-
-    # -- staged files of lost races ------------------------------------------------------------------------------------
-
-    def _sweep_staged(self, this: Round) -> Steps:
-        start, end = keys.STAGED, prefix_end(keys.STAGED)
-        while found := self._page(start, end, 1):
-            raw = found[0][0][1:17]
-            start = prefix_end(keys.staged_prefix(raw))
-            yield from self._sweep_lost(keys.uuid_text(raw), keys.staged_prefix(raw), this)
-            yield
-
-    def _sweep_lost(self, txn_id: str, staged: bytes, this: Round) -> Steps:
-        """Sweeps one ended transaction's staged files; open transactions own theirs."""
-        if txn_id in self._state.open:
-            return
-        txn = self._state.find_txn(txn_id)
-        if txn is None:
-            return
-        ended_us = given_up_us(self._state, txn, this.now_us)
-        if ended_us is None:
-            yield from self._delete(staged, prefix_end(staged))
-        elif ended_us + self._keeping.adopt_grace_ms * 1000 > this.now_us:
-            for mine in txn.tables.values():
-                floor = this.floors.get(mine.table_id, mine.read_version)
-                this.floors[mine.table_id] = min(floor, mine.read_version)
-        else:
-            for mine in txn.tables.values():
-                mine.staged, mine.staged_rows = {}, 0
-            for page in self._pages(staged, prefix_end(staged)):
-                for key, value in page:
-                    self._state.batch.put(keys.dying_key(key), value)
-                    self._state.batch.delete(key)
-                yield
-
-    def _unpack_dying(self, now_us: int) -> Steps:
-        for page in self._pages(keys.DYING, prefix_end(keys.DYING)):
-            for key, value in page:
-                raw = keys.table_of_dying(key)
-                for entry in decode_chunk(value):
-                    self._list_unless_live(raw, entry, now_us)
-                    self._room -= 1
-                    yield
-                self._state.batch.delete(key)
-            yield
-
-    # -- records that no request can read ------------------------------------------------------------------------------
-
-    def _trim(self, table_id: str, held: list[int], floors: Mapping[str, int]) -> Steps:
-        """Removes commits, times and metadata below the floor. Commits go first: the rest shows where the floor was."""
-        table = self._state.tables.get(table_id)
-        self._room -= 1
-        yield
-        if table is None:
-            return
-        progress = self._progress_of(table)
-        floor = min([table.oldest, floors.get(table_id, table.oldest), *held])
-        if floor <= progress.trimmed:
-            return
-        raw = table.raw_id
-        first = self._state.store.get(keys.commit_key(raw, floor))
-        if first is None:
-            return
-        floor_us = decode_commit(first).footprint.time_us
-        table.trimmed = max(self._state.trimmed(table), floor)
-        self._state.changed.add(table_id)
-        table.last_metadata_version = max(table.last_metadata_version, floor)
-        yield from self._delete(keys.commit_key(raw, progress.trimmed), keys.commit_key(raw, floor))
-        yield from self._delete(keys.chunk_key(raw, progress.trimmed, 0), keys.chunk_key(raw, floor, 0))
-        yield from self._delete(keys.idle_key(raw, progress.trimmed), keys.idle_key(raw, floor))
-        yield from self._delete(keys.time_key(raw, progress.trimmed_us), keys.time_key(raw, floor_us))
-        yield from self._trim_metadata(raw, floor)
-        progress.trimmed, progress.trimmed_us = floor, floor_us
-
-    def _trim_metadata(self, raw: bytes, floor: int) -> Steps:
-        """Keeps the newest record of each schema, because files outlive the schema that they were written under."""
-        before: tuple[bytes, int] | None = None
-        for page in self._pages(keys.table_prefix(raw), keys.table_key(raw, floor + 1)):
-            for key, value in page:
-                schema_version = decode_table(value).schema_version
-                if before is not None and before[1] == schema_version:
-                    self._state.batch.delete(before[0])
-                before = key, schema_version
-            yield
-
-    def _forget_after_us(self) -> int:
-        return (self._keeping.outcome_keep_ms + limits.OUTCOME_MARGIN_MS) * 1000
-
-    def _forget_outcomes(self, now_us: int) -> Steps:
-        """Removes outcomes whose ids are refused for their age."""
-        before_us = now_us - self._forget_after_us()
-        end = prefix_end(keys.TRANSACTIONS)
-        stays: bytes | None = None
-        last = self._outcomes_from
-        for page in self._pages(self._outcomes_from, end):
-            for key, value in page:
-                if keys.txn_time_ms(key) * 1000 >= before_us:
-                    self._outcomes_from = stays or key
-                    return
-                last = key
-                if not self._forget_outcome(key, value, before_us):
-                    stays = stays or key
-            yield
-        self._outcomes_from = stays or last
-
-    def _forget_outcome(self, key: bytes, value: bytes, before_us: int) -> bool:
-        txn = decode_txn(value)
-        if txn.state is TxnState.OPEN or txn.end_us >= before_us or self._is_staged(key[1:]):
-            return False
-        self._state.note_forgotten(keys.txn_time_ms(key))
-        self._state.batch.delete(key)
-        self._state.ended.pop(txn.txn_id, None)
-        return True
-
-    def _is_staged(self, raw: bytes) -> bool:
-        """Whether its files must be swept first; its record names the adopter."""
-        return bool(self._page(keys.staged_prefix(raw), prefix_end(keys.staged_prefix(raw)), 1))
+        list_unless_live(self._state, raw, entry, now_us)

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.model import Entry
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.external_files import find_named
+from metaservice.store.forks import is_of_base
 from metaservice.store.history import read_purge_hold
 from metaservice.store.port import prefix_end
 
@@ -72,3 +74,26 @@ def check_purge(state: State, *, halted: bool) -> None:
     why = read_purge_hold(state.store)
     if why:
         raise MetaError(ErrorKind.BLOCKED, "PURGE_HELD", why=why)
+
+
+def list_unless_live(state: State, raw: bytes, entry: Entry, now_us: int) -> None:
+    """The last check before a file can be deleted: whatever its past records say, it must not be live."""
+    if state.store.get(entry_keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is None:
+        list_purgeable(state, raw, entry, now_us)
+
+
+def list_purgeable(state: State, raw: bytes, entry: Entry, now_us: int) -> None:
+    """Deletes inlined rows; the path of a file that is ours goes to the purge list."""
+    if entry.inlined:
+        state.batch.delete(keys.inlined_key(raw, entry.path))
+    elif not entry.external:
+        home = state.home_of(raw)
+        state.batch.put(keys.purgeable_key(home, entry.path), keys.encode_version(max(now_us, 0)))
+
+
+def is_file_of_base(state: State, raw: bytes, entry: Entry) -> bool:
+    """Whether the file of a fork's entry is one that its base had."""
+    if raw not in state.forks:
+        return False
+    cursor = state.store.cursor()
+    return is_of_base(cursor, raw, (entry.partition, entry.bucket), entry.path)

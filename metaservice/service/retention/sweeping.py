@@ -31,7 +31,7 @@ from metaservice.service.decider.state import State
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.service.retention.purge import check_purge
 from metaservice.shared.fork_files import fork_of
-from metaservice.store import keys
+from metaservice.store import entry_keys, keys
 from metaservice.store.external_files import find_named
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.transactions import decode_txn
@@ -210,8 +210,8 @@ def _indexed(cursor: StoreCursor, tables: Sequence[bytes], paths: set[str]) -> I
     if not paths:
         return
     for raw in tables:
-        live = (keys.path_of_live(key) for key, _ in _scan(cursor, keys.live_prefix(raw)))
-        past = (keys.path_of_past(key) for key, _ in _scan(cursor, keys.past_prefix(raw)))
+        live = (entry_keys.path_of_live(key) for key, _ in _scan(cursor, entry_keys.live_prefix(raw)))
+        past = (entry_keys.path_of_past(key) for key, _ in _scan(cursor, entry_keys.past_prefix(raw)))
         for entries in (live, past):
             yield from (path for path in entries if path in paths)
 

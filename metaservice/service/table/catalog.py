@@ -17,10 +17,11 @@ from metaservice.core.table.meta import Alteration, TableMeta, replaced
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.core.table.view_definition import check_definition
+from metaservice.service.commit.admission import COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS, PARTIAL_IMAGES
 from metaservice.service.commit.judging import refuse_older_check
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
-from metaservice.service.commit.transactions import COLUMN_DEFAULTS, FORKS, KEY_LOOKUPS, PARTIAL_IMAGES, Transactions
+from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import find_table, fork_where_shown, get_branch, is_on

@@ -99,7 +99,7 @@ BUGS: Final = (
     Bug(
         "an entry that a fork took out comes back",
         SERVICE + "commit/outcomes.py",
-        (('            batch.put(keys.mask_of_live(live_key), b"")\n', "            pass\n"),),
+        (('            batch.put(entry_keys.mask_of_live(live_key), b"")\n', "            pass\n"),),
         HISTORIES,
     ),
     Bug(
@@ -122,18 +122,18 @@ BUGS: Final = (
     ),
     Bug(
         "the parent's files of an ended branch are purged with it",
-        SERVICE + "retention/housekeeping.py",
+        SERVICE + "retention/purge.py",
         (
             (
-                "        return is_of_base(cursor, raw, (entry.partition, entry.bucket), entry.path)\n",
-                "        return False\n",
+                "    return is_of_base(cursor, raw, (entry.partition, entry.bucket), entry.path)\n",
+                "    return False\n",
             ),
         ),
         PURGE,
     ),
     Bug(
         "files that a merge gave to the parent are purged with the branch",
-        SERVICE + "retention/housekeeping.py",
+        SERVICE + "retention/dropped_tables.py",
         (("fork.is_merged and added not in fork.left_out", "fork.is_merged and added in fork.left_out"),),
         PURGE,
     ),
@@ -220,7 +220,7 @@ BUGS: Final = (
     ),
     Bug(
         "a client that doesn't know forks writes into the wrong folder",
-        SERVICE + "commit/transactions.py",
+        SERVICE + "commit/admission.py",
         (
             (
                 "operation is not Operation.ALTER and FORKS not in known",
@@ -262,7 +262,7 @@ BUGS: Final = (
     Bug(
         "a merge is done again when its answer was lost",
         SERVICE + "branch/branch_replay.py",
-        (("        self._state.put_txn(txn)\n", ""),),
+        (("        self._state.txns.put(txn)\n", ""),),
         SIMULATION,
     ),
     Bug(

@@ -16,7 +16,7 @@ SEND_EARLY = """            for sink, given in answers.items():
 """
 SET_HEAD = "        table.head, table.last_time_us = commit.version, commit.time_us\n"
 PUBLISH_EARLY = "        state.views.publish(table.view())\n"
-PUT_OPEN = '            self.batch.put(keys.open_key(raw), b"")\n'
+PUT_OPEN = '            self._batch.put(keys.open_key(raw), b"")\n'
 SERVICE = "metaservice/service/"
 BLOCKS = ("tests/unit/test_file_blocks.py",)
 REMEMBERED = ("tests/arrow/test_remembered_plans.py",)
@@ -29,7 +29,7 @@ BUGS: Final = (
     ),
     Bug(
         "a repeated begin or append is taken as new",
-        SERVICE + "commit/transactions.py",
+        SERVICE + "commit/admission.py",
         (
             (
                 "        found = state.find_txn(txn_id)\n",
@@ -67,12 +67,12 @@ BUGS: Final = (
     ),
     Bug(
         "registered files are forgotten in a crash",
-        SERVICE + "decider/state.py",
+        SERVICE + "decider/txn_book.py",
         (("                    table.staged[entry.path] = entry\n", "                    pass\n"),),
     ),
     Bug(
         "files registered before the first write of a transaction are not written",
-        SERVICE + "decider/state.py",
+        SERVICE + "decider/txn_book.py",
         ((PUT_OPEN + "            self._put_staged(txn)\n", PUT_OPEN),),
     ),
     Bug(
@@ -176,7 +176,7 @@ BUGS: Final = (
     ),
     Bug(
         "the rows of an inlined file outlive its last version",
-        SERVICE + "retention/housekeeping.py",
+        SERVICE + "retention/purge.py",
         (("if entry.inlined:", "if entry.inlined and not entry.rows:"),),
     ),
     Bug(
@@ -186,7 +186,7 @@ BUGS: Final = (
     ),
     Bug(
         "a transaction that is aborted leaves its inlined rows behind",
-        SERVICE + "decider/state.py",
+        SERVICE + "decider/txn_book.py",
         (("if entry.inlined and not entry.content:", "if entry.inlined and entry.content:"),),
     ),
 )

@@ -40,7 +40,7 @@ BUGS: Final = (
     Bug(
         "the purge checks only its own table before it deletes",
         "metaservice/store/external_files.py",
-        (("return {path for path in paths if _any(cursor, keys.named_prefix(table, path))}", "return set()"),),
+        (("return {path for path in paths if _any(cursor, entry_keys.named_prefix(table, path))}", "return set()"),),
     ),
     Bug(
         "an external file with another spelling of its path is another file",
