@@ -129,7 +129,8 @@ def test_what_is_committed_again_is_there_once(place: Place) -> None:
     assert place.values("_dlt_loads", "load_id") == [load_id]
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(40, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [1, 40])
 def test_a_pipeline_that_is_killed_loads_each_row_once(tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)
     program = [sys.executable, "-m", "tests.arrow.dlt_follower", str(tmp_path)]

@@ -206,7 +206,7 @@ def play(lake: Lake, profile: str, seed: int, steps: int) -> History:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_key_has_one_row_at_every_version(lake: Lake, profile: str, seed: int) -> None:
     history = play(lake, profile, seed, 40)
     assert told(history.table, history.states) == history.rows

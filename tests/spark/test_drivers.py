@@ -129,7 +129,8 @@ def check_race(lake: Lake, name: str, profile: str, seed: int, *, keyed: bool, t
     check_serial(table, [one for found in at_once(works) for one in found])
 
 
-@pytest.mark.parametrize("profile", [PROFILES[0], *(pytest.param(one, marks=pytest.mark.long) for one in PROFILES[1:])])
+@pytest.mark.long
+@pytest.mark.parametrize("profile", PROFILES)
 def test_jobs_at_once_have_an_order(lake: Lake, profile: str) -> None:
     keyed = profile in ("delta_serializable", "row_level")
     check_race(lake, f"race.{profile}", profile, 1, keyed=keyed, threads=3, jobs=2)
@@ -295,6 +296,7 @@ def test_a_task_that_runs_twice_doubles_no_row(lake: Lake, place: Place, tmp_pat
 # -- drivers that are killed -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_driver_killed_anywhere_leaves_whole_versions(
     lake: Lake, drivers: Callable[[int], list[Driver]], tmp_path: Path
 ) -> None:

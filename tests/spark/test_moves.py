@@ -98,7 +98,7 @@ def test_rows_move_to_keys_that_are_free_or_left(lake: Lake, spark: SparkSession
     assert content(table) == [(1, 5, None), (2, 3, "tue"), (4, 6, None), (5, 7, None)]
 
 
-@pytest.mark.parametrize("profile", ["delta_write_serializable", "row_level"])
+@pytest.mark.parametrize("profile", ["row_level", pytest.param("delta_write_serializable", marks=pytest.mark.long)])
 def test_a_key_that_comes_meanwhile_where_a_row_moves_to_is_a_conflict(
     lake: Lake, spark: SparkSession, new_name: Names, profile: str
 ) -> None:
@@ -157,7 +157,7 @@ def test_spark_adds_no_keys_that_it_has_not_looked_up(lake: Lake, spark: SparkSe
     assert [row["day"] for row in table.read().collect()] == ["wed"]
 
 
-@pytest.mark.parametrize("profile", ["delta_write_serializable", "row_level"])
+@pytest.mark.parametrize("profile", ["row_level", pytest.param("delta_write_serializable", marks=pytest.mark.long)])
 def test_a_transaction_looks_up_the_keys_that_spark_writes(
     lake: Lake, spark: SparkSession, new_name: Names, profile: str
 ) -> None:
@@ -244,7 +244,7 @@ def test_spark_only_inserts_while_keys_are_checked(lake: Lake, spark: SparkSessi
     assert dict(lake.table(f"{table.name}_like").meta.properties) == {"key.scope": "table"}
 
 
-@pytest.mark.parametrize("profile", ["maxcompute", "row_level"])
+@pytest.mark.parametrize("profile", ["row_level", pytest.param("maxcompute", marks=pytest.mark.long)])
 def test_spark_changes_rows_whose_keys_are_unique_across_partitions(
     lake: Lake, spark: SparkSession, new_name: Names, profile: str
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_folder_goes_to_the_newer_release_and_back(before: Release, tmp_path: 
     assert len(set(seen)) == 1, "the releases read different things"
 
 
+@pytest.mark.long
 def test_a_backup_of_each_release_is_restored_by_the_other(before: Release, tmp_path: Path) -> None:
     for taker, restorer in ((before, NOW), (NOW, before)):
         place = tmp_path / taker.name

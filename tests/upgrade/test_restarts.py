@@ -86,6 +86,7 @@ def test_small_writes_go_on_while_the_service_learns_to_inline(featureless: Rele
         assert {entry.file.inlined for entry in entries} == {False, True}
 
 
+@pytest.mark.long
 def test_a_service_becomes_the_newer_release_and_back_under_load(before: Release, tmp_path: Path) -> None:
     committed, _ = restarts(before, tmp_path, rounds=3)
     assert committed > 50
