@@ -6,7 +6,7 @@ A merge writes them to the parent. A refresh writes them to new forks of the par
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.rebase import Author, commit_on_top
@@ -19,8 +19,8 @@ from metaservice.core.table.meta import Alteration
 from metaservice.core.table.model import Change, Operation, Principal, TableCommit
 from metaservice.service.branch.branched_names import BranchedName, BranchedNames
 from metaservice.service.branch.branches import check_childless, tables_on
-from metaservice.service.branch.merge_turns import MergeTurns, TableTurns, heads_of
-from metaservice.service.branch.replay import ReadsUnder, Replay, Replayed
+from metaservice.service.branch.merge_turns import MergeTurns, TableTurns, line_of
+from metaservice.service.branch.replay import ReadsUnder, Replay, Replayed, succeeded
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import find_cursor, find_tag
 from metaservice.service.decider.clocks import Clocks
@@ -75,13 +75,21 @@ class BranchReplay:
     """Decides what becomes of the commits of a branch. Runs on the decider's thread, in turns."""
 
     def __init__(
-        self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
+        self,
+        decider: Decider,
+        transactions: Transactions,
+        clocks: Clocks,
+        keep_ms: int,
+        reads_under: ReadsUnder,
+        *,
+        is_merge: bool,
     ) -> None:
         self._decider = decider
         self._transactions = transactions
         self._clocks = clocks
         self._keep_ms = keep_ms
         self._reads_under = reads_under
+        self._is_merge = is_merge
 
     @property
     def _state(self) -> State:
@@ -122,13 +130,12 @@ class BranchReplay:
         state = self._state
         self._check_closed(branch, tables)
         state.flush()
-        forks = [table for table in tables if table.fork is not None and table.head > table.fork.version]
+        pairs = [(table, self.parent_of(table.fork)) for table in tables]
         turns.go_on(
             state,
-            [table for table in forks if self.parent_of(table.fork) is not None],
+            [table for table, parent in pairs if parent is not None and has_commits(table)],
             lambda table: self._turns_of(branch, table, txn),
         )
-        pairs = [(table, self.parent_of(table.fork)) for table in tables]
         parents = [parent for _, parent in pairs if parent is not None]
         last_us = max([table.last_time_us for table in (*parents, *tables)], default=0)
         time_us = txn.begin_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
@@ -165,11 +172,11 @@ class BranchReplay:
         parent = self.parent_of(table.fork)
         if parent is None:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", table_id=table.meta.table_id)
-        return Replay(self._state, table, parent, self._reads_under, txn)
+        return Replay(self._state, table, parent, self._reads_under, txn, is_merge=self._is_merge)
 
     def _turns_of(self, branch: Branch, table: TableState, txn: Txn) -> TableTurns:
         replay = self._replay(table, txn)
-        return TableTurns(heads_of(self._state, table), replay, replay.steps(branch.name, txn.begin_us))
+        return TableTurns(line_of(self._state, table), replay, replay.steps(branch.name, txn.begin_us))
 
     def _unchanged(self, table: TableState, parent: TableState, marks: list[MovedMarks]) -> Replayed:
         """A fork without commits: its cursors may have moved."""
@@ -237,21 +244,11 @@ class BranchReplay:
 
     def succeed(self, fork: Fork, part: Replayed | None, successor: bytes) -> None:
         """Notes of a fork, which goes, what table has its commits now."""
-        left_out, versions = () if part is None else part.left_out, fork.successor_versions
-        if part is not None and part.commits:
-            versions = part.commits[0][0].version, part.commits[-1][0].version
+        ended = None if part is None else part.ended
+        if ended is not None and ended.before is fork:
+            self._state.put_fork(ended.after, ended.record)
         else:
-            successor = fork.successor
-        self._state.put_fork(
-            replace(
-                fork,
-                is_dropped=True,
-                is_merged=True,
-                left_out=left_out,
-                successor=successor,
-                successor_versions=versions,
-            )
-        )
+            self._state.put_fork(succeeded(fork, part, successor))
 
     def end(self, txn: Txn, commits: Sequence[TableCommit], named: Sequence[BranchedName], time_us: int) -> None:
         """Ends the transaction with what was written."""
@@ -264,3 +261,8 @@ class BranchReplay:
         txn.commit_time_us = time_us
         end(txn, TxnEvent.WIN, time_us)
         self._state.txns.put(txn)
+
+
+def has_commits(table: TableState) -> bool:
+    """Whether something was committed to a fork."""
+    return table.fork is not None and table.head > table.fork.version

@@ -177,7 +177,7 @@ class Branches:
         check_childless(state, branch)
         tables = tables_on(state, branch)
         forked = [table.meta.table_id for table in tables if table.fork is not None]
-        ended = sum(self._transactions.drop_table(table) for table in tables)
+        ended = self._transactions.drop_tables(tables)
         for table_id in forked:
             end_marks(state, table_id)
         forget_branch(state, branch)

@@ -18,7 +18,7 @@ from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
 
-Heads = tuple[int, ...]
+Line = tuple[tuple[str, TableState | None, int], ...]  # a fork, its parent, and what that is a fork of: their heads
 TRIES: Final = 3  # of a table that others change meanwhile; then the last turn judges it
 
 
@@ -26,10 +26,18 @@ TRIES: Final = 3  # of a table that others change meanwhile; then the last turn 
 class TableTurns:
     """How far one table is judged, at the versions for which that is so."""
 
-    heads: Heads
+    line: Line
     replay: Replay
     steps: Iterator[int]
     is_done: bool = False
+
+    def is_current(self, state: State) -> bool:
+        """Whether none of these tables has a new commit, or was dropped."""
+        tables = state.tables
+        for table_id, table, head in self.line:
+            if tables.get(table_id) is not table or (table is not None and table.head != head):
+                return False
+        return True
 
 
 @dataclass(slots=True)
@@ -42,13 +50,14 @@ class MergeTurns:
     _begin: Callable[[TableState], TableTurns] | None = None
 
     def resume(self, state: State) -> None:
-        """Goes on with the tables that the last turn left. Raises ContinueNextGroup if that is enough for a turn.
+        """Goes on with the tables that the last turn left. If it left any, that is a turn: raises ContinueNextGroup.
 
-        So most turns look at some tables alone; the one that has none left looks at all.
+        So most turns look at some tables alone; the one that finds none left looks at all.
         """
         if self._begin is not None and self._waiting:
             state.flush()
             self._judge(state, self._begin)
+            raise ContinueNextGroup
 
     def go_on(self, state: State, forks: Iterable[TableState], begin: Callable[[TableState], TableTurns]) -> None:
         """Judges as much as a turn allows. Raises ContinueNextGroup if it is not all, and the last turn is not yet."""
@@ -58,7 +67,7 @@ class MergeTurns:
 
     def _is_judged(self, state: State, table: TableState) -> bool:
         judged = self.tables.get(table.raw_id)
-        return judged is not None and judged.is_done and judged.heads == heads_of(state, table)
+        return judged is not None and judged.is_done and judged.is_current(state)
 
     def _judge(self, state: State, begin: Callable[[TableState], TableTurns]) -> None:
         """Judges those that wait, the last first."""
@@ -80,11 +89,12 @@ class MergeTurns:
         self, state: State, table: TableState, begin: Callable[[TableState], TableTurns]
     ) -> TableTurns | None:
         """How far a table is judged as it is; None: it is gone, or the last turn has to judge it."""
-        raw_id, heads = table.raw_id, heads_of(state, table)
+        raw_id = table.raw_id
         judged = self.tables.get(raw_id)
-        if judged is not None and judged.heads == heads:
+        if judged is not None and judged.is_current(state):
             return judged
-        is_there = state.tables.get(table.meta.table_id) is table and heads[1] >= 0
+        line = line_of(state, table)
+        is_there = line[0][1] is table and line[1][1] is not None
         if not is_there or self.tries[raw_id] == TRIES:
             return None
         self.tries[raw_id] += 1
@@ -94,16 +104,17 @@ class MergeTurns:
     def find(self, state: State, table: TableState, time_us: int) -> Replayed | None:
         """The result of a table, if it is still valid."""
         judged = self.tables.get(table.raw_id)
-        if judged is None or not judged.is_done or judged.heads != heads_of(state, table):
+        if judged is None or not judged.is_done or not judged.is_current(state):
             return None
         return judged.replay.done.at(time_us)
 
 
-def heads_of(state: State, table: TableState) -> Heads:
-    """The newest versions of a fork, of its parent, and of what that is a fork of; -1 of one that was dropped."""
-    heads, fork = [table.head], table.fork
-    while fork is not None:
-        base = state.tables.get(keys.uuid_text(fork.base))
-        heads.append(-1 if base is None else base.head)
-        fork = None if base is None else base.fork
-    return tuple(heads)
+def line_of(state: State, table: TableState) -> Line:
+    """A fork, its parent, and what that is a fork of, as they are now; None in place of one that was dropped."""
+    line, raw_id = list[tuple[str, TableState | None, int]](), table.raw_id
+    while raw_id:
+        table_id = keys.uuid_text(raw_id)
+        found = state.tables.get(table_id)
+        line.append((table_id, found, -1 if found is None else found.head))
+        raw_id = found.fork.base if found is not None and found.fork is not None else b""
+    return tuple(line)

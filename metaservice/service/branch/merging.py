@@ -47,7 +47,7 @@ class Merging:
         self._decider = decider
         self._transactions = transactions
         self._clocks = clocks
-        self._replay = BranchReplay(decider, transactions, clocks, keep_ms, reads_under)
+        self._replay = BranchReplay(decider, transactions, clocks, keep_ms, reads_under, is_merge=True)
         self._outcomes = Outcomes(decider, clocks)
 
     @property
@@ -83,8 +83,8 @@ class Merging:
         names.drop_in_parent(merged.time_us)
         commits: list[TableCommit] = []
         for replayed in merged.tables:
-            for commit, author, encoded in replayed.to_write():
-                self._outcomes.write(author, commit, encoded)
+            for commit, author, prepared in replayed.to_write():
+                self._outcomes.write(author, commit, prepared)
                 commits.append(commit)
         names.put_in_parent(merged.time_us)
         names.forget()
@@ -109,14 +109,17 @@ class Merging:
         state = self._state
         by_parent = {replayed.table.raw_id: replayed for replayed in merged.tables}
         for table in tables:
-            parent = self._replay.parent_of(table.fork)
-            if parent is not None:  # it has rows with ids that the branch gave
-                parent.next_row_id = max(parent.next_row_id, table.next_row_id)
+            fork = table.fork
+            if fork is None:
+                continue
+            part = by_parent.get(fork.base)
+            parent = part.table if part is not None else self._replay.parent_of(fork)
+            if parent is not None and table.next_row_id > parent.next_row_id:  # the branch gave ids to rows
+                parent.next_row_id = table.next_row_id
                 state.row_ids_given.add(parent.meta.table_id)
-            if table.fork is not None:
-                self._replay.succeed(table.fork, by_parent.get(table.fork.base), table.fork.base)
-                end_marks(state, table.meta.table_id)
-                forget_table(state, table, now_us)
+            self._replay.succeed(fork, part, fork.base)
+            end_marks(state, table.meta.table_id)
+            forget_table(state, table, now_us)
 
     def _give_marks(self, moved: MovedMarks) -> None:
         """Moves the parent's cursors to where those of the fork are, and makes what it lacks."""

@@ -44,7 +44,7 @@ class Refreshing:
     ) -> None:
         self._decider = decider
         self._clocks = clocks
-        self._replay = BranchReplay(decider, transactions, clocks, keep_ms, reads_under)
+        self._replay = BranchReplay(decider, transactions, clocks, keep_ms, reads_under, is_merge=False)
         self._outcomes = Outcomes(decider, clocks)
 
     @property
@@ -126,11 +126,11 @@ class Refreshing:
         table.next_row_id = max(table.next_row_id, next_row_id)
         state.row_ids_given.add(table_id)
         commits = []
-        for commit, author, encoded in part.to_write():
+        for commit, author, prepared in part.to_write():
             commit.change = replace(commit.change, table_id=table_id)
             if commit.meta is not None:
                 commit.meta = replace(commit.meta, table_id=table_id, name=name)
-            self._outcomes.write(author, commit, encoded)
+            self._outcomes.write(author, commit, prepared)
             commits.append(commit)
         part.table = table
         return commits

@@ -36,12 +36,14 @@ from metaservice.core.table.model import (
 )
 from metaservice.service.branch.ahead import RESTORED, Ahead
 from metaservice.service.branch.replayed_columns import ReplayedColumns
+from metaservice.service.commit.outcomes import PreparedCommit, put_entries
 from metaservice.service.decider.forking import meta_at
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
-from metaservice.store.records.branches import decode_declared
-from metaservice.store.records.commits import EncodedCommit, encode_commit
+from metaservice.store.port import Batch
+from metaservice.store.records.branches import Fork, decode_declared, encode_fork
+from metaservice.store.records.commits import encode_commit
 from metaservice.store.records.row_facts import load_rows
 from metaservice.store.records.tables import added_chunks, added_of, decode_commit, decode_table
 
@@ -69,6 +71,15 @@ class Logged:
         return self.summary.footprint.operation
 
 
+@dataclass(frozen=True, slots=True)
+class EndedFork:
+    """A fork as it is before its merge and after that, with the record."""
+
+    before: Fork
+    after: Fork
+    record: bytes
+
+
 @dataclass(slots=True)
 class Replayed:
     """What a merge does to one table of the parent, or why it can't."""
@@ -83,7 +94,8 @@ class Replayed:
     branch_version: int = 0
     checks: tuple[str, ...] = ()  # that the client has to run first
     done: tuple[TableOutcome, ...] = ()  # in place of the commits, where the merge is answered again
-    encoded: list[EncodedCommit] = field(default_factory=list)  # the commits, as far as that is done
+    prepared: list[PreparedCommit] = field(default_factory=list)  # the commits, as far as that is done
+    ended: EndedFork | None = None  # what the fork becomes, if that is done
 
     @property
     def count(self) -> int:
@@ -107,18 +119,26 @@ class Replayed:
             commit.time_us = commit.footprint.time_us = author.begin_us = time_us
         return self
 
-    def to_write(self) -> Iterable[tuple[TableCommit, Txn, EncodedCommit | None]]:
+    def to_write(self) -> Iterable[tuple[TableCommit, Txn, PreparedCommit | None]]:
         """The commits with their authors."""
-        for (commit, author), encoded in zip_longest(self.commits, self.encoded):
-            yield commit, author, encoded
+        for (commit, author), prepared in zip_longest(self.commits, self.prepared):
+            yield commit, author, prepared
 
 
 class Replay:
     """The commits of one fork on top of its parent."""
 
     def __init__(
-        self, state: State, fork: TableState, parent: TableState, reads_under: ReadsUnder, author: Txn
+        self,
+        state: State,
+        fork: TableState,
+        parent: TableState,
+        reads_under: ReadsUnder,
+        author: Txn,
+        *,
+        is_merge: bool,
     ) -> None:
+        """`is_merge`: it is the parent that gets the commits; else a new fork does, whose id nobody knows yet."""
         if fork.fork is None:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", table_id=fork.meta.table_id)
         self._state = state
@@ -127,6 +147,7 @@ class Replay:
         self._base = fork.fork.version
         self._reads_under = reads_under
         self._merge = author
+        self._is_merge = is_merge
         self._meta = fork.meta  # the fork's, before the commit that is looked at
         self.done = Replayed(parent, parent.meta.name)
 
@@ -150,8 +171,15 @@ class Replay:
         if replayed.fails:
             replayed.commits.clear()
         for commit, author in replayed.commits:
-            replayed.encoded.append(encode_commit(commit, author, timed=False))
+            encoded, index = encode_commit(commit, author, timed=False), None
+            if self._is_merge:
+                put_entries(index := Batch(), self._parent, commit, encoded[1])
+            replayed.prepared.append(PreparedCommit(encoded, index))
             yield COST_OF_A_RECORD
+        fork = self._fork.fork
+        if self._is_merge and fork is not None and not replayed.fails:
+            after = succeeded(fork, replayed, fork.base)
+            replayed.ended = EndedFork(fork, after, encode_fork(after))
 
     def _forward(self, branch: str, time_us: int) -> Iterator[int]:
         for logged in self._logged():
@@ -322,6 +350,23 @@ class Replay:
             if newest < version:
                 return False
         return True
+
+
+def succeeded(fork: Fork, part: Replayed | None, successor: bytes) -> Fork:
+    """A fork that goes, and what table has its commits now."""
+    versions, left_out = fork.successor_versions, () if part is None else part.left_out
+    if part is not None and part.commits:
+        versions = part.commits[0][0].version, part.commits[-1][0].version
+    else:
+        successor = fork.successor
+    return replace(
+        fork,
+        is_dropped=True,
+        is_merged=True,
+        left_out=left_out,
+        successor=successor,
+        successor_versions=versions,
+    )
 
 
 def fill_inlined(state: State, fork: TableState, entries: Iterable[Entry]) -> None:

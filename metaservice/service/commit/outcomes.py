@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from metaservice.core.commit.rebase import Author
 from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, Written, end
@@ -12,11 +12,21 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import TableState, rows_of
 from metaservice.service.decider.state import State
+from metaservice.service.decider.txn_book import keep_content
 from metaservice.store import entry_keys, keys
 from metaservice.store.external_files import end_import, put_import
+from metaservice.store.port import Batch
 from metaservice.store.records.branches import Fork, encode_declared
 from metaservice.store.records.commits import EncodedCommit, encode_commit, with_time
 from metaservice.store.records.tables import encode_live
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCommit:
+    """A commit of a merge as records, but for its time. `index`: those of the table's index; None: not made yet."""
+
+    encoded: EncodedCommit
+    index: Batch | None = None
 
 
 class Outcomes:
@@ -63,18 +73,20 @@ class Outcomes:
         state.txns.drop_staged(txn, {outcome.table_id for outcome in outcomes if not outcome.already_applied})
         state.txns.put(txn)
 
-    def write(self, txn: Txn, commit: TableCommit, encoded: EncodedCommit | None = None) -> None:
+    def write(self, txn: Txn, commit: TableCommit, prepared: PreparedCommit | None = None) -> None:
         """The next entry of a table's log, its first one too; the table as the next decision sees it."""
         self.advance(commit)
-        self.write_commit(txn, commit, encoded)
+        self.write_commit(txn, commit, prepared)
 
-    def write_commit(self, txn: Txn, commit: TableCommit, encoded: EncodedCommit | None = None) -> None:
-        """`encoded`: the commit, if that was made earlier, before its time was known."""
+    def write_commit(self, txn: Txn, commit: TableCommit, prepared: PreparedCommit | None = None) -> None:
+        """`prepared`: what was made of the commit earlier, before its time was known."""
         state = self._decider.state
         table, batch = state.tables[commit.change.table_id], state.batch
         raw = table.raw_id
-        record, added, chunks = encoded or encode_commit(commit, txn)
-        if encoded is not None:
+        if prepared is None:
+            record, added, chunks = encode_commit(commit, txn)
+        else:
+            record, added, chunks = prepared.encoded
             record = with_time(record, commit.time_us)
         for number, chunk in enumerate(chunks):
             batch.put(keys.chunk_key(raw, commit.version, number), chunk)
@@ -83,15 +95,10 @@ class Outcomes:
         if not commit.change.logical:
             table.idle = table.idle.after(commit.version)
             batch.put(keys.idle_key(raw, commit.version), keys.encode_version(table.idle.logical))
-        for live in commit.removed:
-            self._take_out(table, live, commit.version)
-        for live, raw_entry in zip(commit.added, added, strict=True):
-            entry = live.entry
-            batch.put(entry_keys.live_key(raw, entry.partition, entry.bucket, entry.path), raw_entry)
-            if entry.external:
-                put_import(batch, raw, live)
-            if entry.content:
-                state.txns.keep_content(raw, entry)
+        if prepared is None or prepared.index is None:
+            put_entries(batch, table, commit, added)
+        else:
+            batch.ops += prepared.index.ops
         inlined = table.inlined.after(commit.added, _own(table, commit.removed), commit.time_us)
         if inlined is not table.inlined:
             state.count_inlined(table, inlined)
@@ -101,18 +108,6 @@ class Outcomes:
             state.mark_restored(table, commit.added)
         if table.fork is not None:
             self._note_for_base(table, table.fork, commit)
-
-    def _take_out(self, table: TableState, live: Live, version: int) -> None:
-        batch, raw, entry = self._decider.state.batch, table.raw_id, live.entry
-        live_key = entry_keys.live_key(raw, entry.partition, entry.bucket, entry.path)
-        batch.delete(live_key)
-        past = entry_keys.past_key(raw, version, entry.partition, entry.bucket, entry.path)
-        batch.put(past, encode_live(live, version))
-        batch.put(entry_keys.span_key(raw, live.added, version, entry.partition, entry.bucket, entry.path), b"")
-        if table.fork is not None and live.added <= table.fork.version:
-            batch.put(entry_keys.mask_of_live(live_key), b"")
-        if entry.external:
-            end_import(batch, raw, live)
 
     def _note_for_base(self, table: TableState, fork: Fork, commit: TableCommit) -> None:
         """What a commit to a fork says of its base: what a merge needs, and files that it restored from there."""
@@ -147,6 +142,33 @@ class Outcomes:
         state.remember(table, commit.footprint)
         table.blocks.add(commit.footprint, commit.change.key_sets, table.meta)
         state.changed.add(commit.change.table_id)
+
+
+def put_entries(batch: Batch, table: TableState, commit: TableCommit, added: Sequence[bytes]) -> None:
+    """What a commit takes out of the index of its table, and what it adds to it: `added`, as records."""
+    raw = table.raw_id
+    for live in commit.removed:
+        _take_out(batch, table, live, commit.version)
+    for live, raw_entry in zip(commit.added, added, strict=True):
+        entry = live.entry
+        batch.put(entry_keys.live_key(raw, entry.partition, entry.bucket, entry.path), raw_entry)
+        if entry.external:
+            put_import(batch, raw, live)
+        if entry.content:
+            keep_content(batch, raw, entry)
+
+
+def _take_out(batch: Batch, table: TableState, live: Live, version: int) -> None:
+    raw, entry = table.raw_id, live.entry
+    live_key = entry_keys.live_key(raw, entry.partition, entry.bucket, entry.path)
+    batch.delete(live_key)
+    past = entry_keys.past_key(raw, version, entry.partition, entry.bucket, entry.path)
+    batch.put(past, encode_live(live, version))
+    batch.put(entry_keys.span_key(raw, live.added, version, entry.partition, entry.bucket, entry.path), b"")
+    if table.fork is not None and live.added <= table.fork.version:
+        batch.put(entry_keys.mask_of_live(live_key), b"")
+    if entry.external:
+        end_import(batch, raw, live)
 
 
 def _own(table: TableState, removed: list[Live]) -> list[Live]:

@@ -319,10 +319,16 @@ class Transactions:
 
     def drop_table(self, table: TableState) -> int:
         """Drops a table; returns the number of its open transactions, which end."""
-        ended = [txn for txn in self._state.open.values() if table.meta.table_id in txn.tables]
+        return self.drop_tables([table])
+
+    def drop_tables(self, tables: Sequence[TableState]) -> int:
+        """Drops tables; returns the number of open transactions that had any of them, and end."""
+        state, lost = self._state, {table.meta.table_id for table in tables}
+        ended = [txn for txn in state.open.values() if not lost.isdisjoint(txn.tables)] if lost else []
         for txn in ended:
             self._end(txn, TxnEvent.ABORT, "TABLE_DROPPED")
-        forget_table(self._state, table, self._clocks.now_us())
+        for table in tables:
+            forget_table(state, table, self._clocks.now_us())
         return len(ended)
 
     def tick(self) -> None:

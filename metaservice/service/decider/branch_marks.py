@@ -69,11 +69,14 @@ def put_cursor(state: State, cursor: Cursor) -> None:
 
 def end_marks(state: State, table_id: str) -> None:
     """Ends the tags and cursors of a fork whose branch ends, or leaves its parent anew."""
+    tags, cursors = state.marks.names_of_tags(table_id), state.marks.own_cursors(table_id)
+    if not tags and not cursors:
+        return
     raw_id = keys.uuid_bytes(table_id)
-    for name in state.marks.names_of_tags(table_id):
+    for name in tags:
         state.marks.drop_tag(table_id, name)
         state.batch.delete(keys.tag_key(raw_id, name))
-    for cursor in state.marks.own_cursors(table_id):
+    for cursor in cursors:
         state.marks.drop_cursor(table_id, cursor.name)
         state.batch.delete(keys.cursor_key(raw_id, cursor.name))
 

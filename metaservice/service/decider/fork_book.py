@@ -22,6 +22,14 @@ class ForkBook(dict[bytes, Fork]):
         self._dropped: dict[str, Group] = {}
 
     def __setitem__(self, raw_id: bytes, fork: Fork) -> None:
+        before = self.get(raw_id)
+        if before is not None and _is_as_needy(before, fork):
+            super().__setitem__(raw_id, fork)
+            if fork.is_dropped:
+                self._dropped.setdefault(fork.branch, {})[raw_id] = None
+            else:
+                _take_from(self._dropped, fork.branch, raw_id)
+            return
         self._leave(raw_id)
         super().__setitem__(raw_id, fork)
         if fork.is_dropped:
@@ -65,6 +73,15 @@ def needed_by(fork: Fork) -> set[bytes]:
     """The tables whose entries a fork has, in whose folder its files are, or that have its files since a merge."""
     of_base = () if fork.is_detached else (fork.base, fork.root)
     return {raw_id for raw_id in (fork.successor, *of_base) if raw_id}
+
+
+def _is_as_needy(before: Fork, after: Fork) -> bool:
+    """Whether a fork, which may have been dropped or merged meanwhile, needs what it did."""
+    return (
+        before.is_gone == after.is_gone
+        and (before.branch, before.root) == (after.branch, after.root)
+        and needed_by(before) == needed_by(after)
+    )
 
 
 def _take_from(groups: dict[Name, Group], name: Name, raw_id: bytes) -> None:

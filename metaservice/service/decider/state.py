@@ -171,11 +171,11 @@ class State:
         table.fork = self.forks.get(raw_id)
         return table
 
-    def put_fork(self, fork: Fork) -> None:
-        """Stores a fork, or what it has become."""
+    def put_fork(self, fork: Fork, encoded: bytes = b"") -> None:
+        """Stores a fork, or what it has become. `encoded`: its record, if that was made before."""
         self.forks[fork.raw_id] = fork
         self.column_ids.note_fork(fork)
-        self.batch.put(keys.fork_key(fork.raw_id), encode_fork(fork))
+        self.batch.put(keys.fork_key(fork.raw_id), encoded or encode_fork(fork))
         table = self.tables.get(keys.uuid_text(fork.raw_id))
         if table is not None:
             table.fork = fork

@@ -148,9 +148,10 @@ class TxnBook:
         mine.chunks += 1
         for entry in entries:
             if entry.content:
-                self.keep_content(keys.uuid_bytes(mine.table_id), entry)
+                keep_content(self._batch, keys.uuid_bytes(mine.table_id), entry)
 
-    def keep_content(self, raw_id: bytes, entry: Entry) -> None:
-        """Stores the rows of an inlined file."""
-        self._batch.put(keys.inlined_key(raw_id, entry.path), entry.content)
-        entry.content = b""
+
+def keep_content(batch: Batch, raw_id: bytes, entry: Entry) -> None:
+    """Stores the rows of an inlined file."""
+    batch.put(keys.inlined_key(raw_id, entry.path), entry.content)
+    entry.content = b""

@@ -99,7 +99,7 @@ BUGS: Final = (
     Bug(
         "an entry that a fork took out comes back",
         SERVICE + "commit/outcomes.py",
-        (('            batch.put(entry_keys.mask_of_live(live_key), b"")\n', "            pass\n"),),
+        (('        batch.put(entry_keys.mask_of_live(live_key), b"")\n', "        pass\n"),),
         HISTORIES,
     ),
     Bug(
@@ -479,7 +479,7 @@ BUGS: Final = (
     Bug(
         "a merge in turns takes the result of a table that has moved since",
         SERVICE + "branch/merge_turns.py",
-        (("not judged.is_done or judged.heads != heads_of(state, table)", "not judged.is_done"),),
+        (("not judged.is_done or not judged.is_current(state)", "not judged.is_done"),),
         TURNS,
     ),
     Bug(
@@ -491,7 +491,7 @@ BUGS: Final = (
     Bug(
         "a merge in turns does not see that its branch got a commit",
         SERVICE + "branch/merge_turns.py",
-        (("heads, fork = [table.head], table.fork", "heads, fork = [0], table.fork"),),
+        (("for table_id, table, head in self.line:", "for table_id, table, head in self.line[1:]:"),),
         TURNS,
     ),
     Bug(
@@ -503,7 +503,7 @@ BUGS: Final = (
     Bug(
         "a merge writes the record of one commit under the version of another",
         SERVICE + "branch/replay.py",
-        (("replayed.encoded.append(encode_commit(", "replayed.encoded.insert(0, encode_commit("),),
+        (("replayed.prepared.append(", "replayed.prepared.insert(0, "),),
         ("tests/branches/test_conflicts.py",),
     ),
     Bug(

@@ -182,7 +182,7 @@ BUGS: Final = (
     Bug(
         "the rows of an inlined file are not stored with its commit",
         SERVICE + "commit/outcomes.py",
-        (("            if entry.content:\n", "            if entry.content and not entry.inlined:\n"),),
+        (("        if entry.content:\n", "        if entry.content and not entry.inlined:\n"),),
     ),
     Bug(
         "a transaction that is aborted leaves its inlined rows behind",
