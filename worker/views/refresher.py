@@ -12,7 +12,6 @@ import logging
 import os
 import random
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from metaservice.client import ConflictError, LakeTXError, MetaServiceError, Not
 from metaservice.client.retries import Backoff
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.background_runs import IDLE_S, POLL_S, BackgroundRuns
 from worker.base.errors import InputError
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
@@ -41,8 +41,6 @@ from worker.views.definition import (
 from worker.views.due_views import ScheduledView, due_views, is_source_ahead
 from worker.views.refresh import AGAIN, BROKEN, NOTHING, LastRefresh, last_refresh, oldest_commit_us, refresh
 
-POLL_S: Final = 1.0
-IDLE_S: Final = 5.0  # if no view has a schedule
 LISTING_REST: Final = 20.0  # after a list of the tables, times as long as it took
 VIEWS_AT_ONCE: Final = 2
 ATTEMPTS_MAX: Final = 2
@@ -69,7 +67,7 @@ class _View:
     noted: str = ""  # the failure
 
 
-class ViewRefresher:
+class ViewRefresher(BackgroundRuns):
     """Refreshes views by their schedules: `start`, later `stop`; or `run_once`."""
 
     def __init__(
@@ -80,37 +78,14 @@ class ViewRefresher:
         now_s: Callable[[], float] = time.monotonic,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
     ) -> None:
+        super().__init__("views", poll_s)
         self._lake = lake
-        self._poll_s = poll_s
         self._now_s = now_s
         self._now_us = now_us
         self.worker = f"{socket.gethostname()}/{os.getpid()}/{uuid7()[-8:]}"
         self._views: dict[str, _View] = {}
         self._begun: dict[str, int] = {}
-        self._running: dict[str, threading.Thread] = {}
-        self._lock = threading.Lock()
         self._listing_s = 0.0
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="laketx-views", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def ask_to_stop(self) -> None:
-        """Begins no refresh any more."""
-        self._stopping.set()
-        self._wake.set()
-
-    def stop(self, wait_s: float) -> None:
-        """Ends after the refreshes that run, if that is soon enough; the rest changes nothing."""
-        self.ask_to_stop()
-        deadline = time.monotonic() + wait_s
-        with self._lock:
-            threads = [self._thread, *self._running.values()]
-        for thread in threads:
-            if thread.is_alive():
-                thread.join(max(0.0, deadline - time.monotonic()))
 
     def run_once(self) -> list[str]:
         """Looks at all views once, and begins the refreshes that are due; returns the names of those views."""
@@ -142,17 +117,9 @@ class ViewRefresher:
 
     # -- passes
 
-    def _serve(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.run_once()
-            except LakeTXError as error:
-                log.warning("views are not refreshed: %s", error)
-            except Exception:
-                log.exception("the refresher of views failed; it continues")
-            rest_s = self._poll_s if self._views else max(self._poll_s, IDLE_S)
-            self._wake.wait(max(rest_s, LISTING_REST * self._listing_s))
-            self._wake.clear()
+    def _rest_s(self) -> float:
+        rest_s = self._poll_s if self._views else max(self._poll_s, IDLE_S)
+        return max(rest_s, LISTING_REST * self._listing_s)
 
     def _list(self) -> tuple[dict[str, catalog_pb2.Table], dict[str, int]]:
         """The views with schedules, and the newest version of every table, by id."""
@@ -212,20 +179,9 @@ class ViewRefresher:
 
     def _begin(self, meta: catalog_pb2.Table) -> None:
         last = self._views[meta.table_id].last
-        run = partial(self._run, meta, 0 if last is None else last.version)
-        thread = threading.Thread(target=run, name="laketx-view", daemon=True)
         with self._lock:
             self._begun[meta.table_id] = max(self._begun.values(), default=0) + 1
-            self._running[meta.table_id] = thread
-        thread.start()
-
-    def _run(self, meta: catalog_pb2.Table, begins_at: int) -> None:
-        try:
-            self._refresh(meta, begins_at)
-        finally:
-            with self._lock:
-                del self._running[meta.table_id]
-            self._wake.set()
+        self._begin_run(meta.table_id, partial(self._refresh, meta, 0 if last is None else last.version))
 
     def _refresh(self, meta: catalog_pb2.Table, begins_at: int) -> None:
         state = self._views.get(meta.table_id, _View())
