@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from protos.laketx.v1 import common_pb2, read_pb2
 from worker.base.errors import word
-from worker.base.lazy_modules import LazyModule
 from worker.base.values import moment_of
-
-if TYPE_CHECKING:
-    from worker.dataframes import catalog_writes, changes, export, scan
-    from worker.services.compaction import by_hand
-else:
-    by_hand = LazyModule("worker.services.compaction.by_hand")
-    changes = LazyModule("worker.dataframes.changes")
-    scan = LazyModule("worker.dataframes.scan")
-    catalog_writes = LazyModule("worker.dataframes.catalog_writes")
-    export = LazyModule("worker.dataframes.export")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from metaservice.core.table.branches import Branch
 from metaservice.core.table.model import Principal
-from metaservice.service.decider.name_index import NameIndex
-from metaservice.service.decider.names import BranchNames, TableNames
+from metaservice.service.decider.names import BranchNames, NameIndex, TableNames
 
 names_of_two_branches = st.sampled_from(["a", "b", "a@x", "A@X", "b@x", "b@xy", "c@Xy"])
 letters = st.text(alphabet="aAb.\n\u0130", max_size=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
@@ -23,7 +23,6 @@ from worker.formats.rejects import UnfitError, shown
 
 Message: TypeAlias = bytes | str | Mapping[str, Any] | Decoded | Undecodable | None
 Fields: TypeAlias = dict[str, Any]
-Convert: TypeAlias = Callable[[Any, pa.DataType], Any]
 
 
 def fields_of(message: Message, number: int) -> Fields | None:

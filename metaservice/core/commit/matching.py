@@ -32,7 +32,7 @@ from metaservice.core.table.predicates import (
     StartsWith,
     columns_of,
 )
-from metaservice.core.table.pruning import conjuncts
+from metaservice.core.table.pruning import conjuncts, fixed_values
 
 Values = Mapping[str, SqlValue]
 Truth = Callable[[Values], bool | None]
@@ -213,17 +213,7 @@ def _fixed_by_all(predicate: Predicate) -> Fixed | None:
 
 
 def _fixed(part: Predicate) -> tuple[str, tuple[SqlValue, ...]] | None:
-    match part:
-        case Compare(column=column, comparison="=", value=value):
-            return column, (() if value is None else (value,))
-        case InList(column=column, values=values):
-            return column, tuple(dict.fromkeys(value for value in values if value is not None))
-        case IsNull(column=column):
-            return column, (None,)
-        case AnyOf(operands=operands):
-            return _fixed_by_any(operands)
-        case _:
-            return None
+    return _fixed_by_any(part.operands) if isinstance(part, AnyOf) else fixed_values(part)
 
 
 def _fixed_by_any(operands: Sequence[Predicate]) -> tuple[str, tuple[SqlValue, ...]] | None:

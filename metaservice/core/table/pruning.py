@@ -46,7 +46,6 @@ Judge = Callable[[Row], int]  # the truths that are possible
 MAY_BE_TRUE: Final = 1
 MAY_BE_FALSE: Final = 2
 MAY_BE_NULL: Final = 4
-ANYTHING: Final = MAY_BE_TRUE | MAY_BE_FALSE | MAY_BE_NULL
 UNKNOWN: Final[Bounds] = (None, None, True, True)
 HIDERS_COMPARED_MAX: Final = 256
 
@@ -325,7 +324,7 @@ def _hides(pruning: Pruning, row: Row, kept: Sequence[Row]) -> bool:
 def leading_values(predicate: Predicate, partition_columns: Sequence[str], most: int) -> list[tuple[SqlValue, ...]]:
     """The values that equality allows in the first partition columns, for as many columns as it fixes; () means any."""
     found: list[tuple[SqlValue, ...]] = [()]
-    fixed = [_fixed(part) for part in conjuncts(predicate)]
+    fixed = [fixed_values(part) for part in conjuncts(predicate)]
     for column in partition_columns:
         choices = [values for name, values in filter(None, fixed) if name == column]
         values = min(choices, key=len, default=None)
@@ -335,7 +334,8 @@ def leading_values(predicate: Predicate, partition_columns: Sequence[str], most:
     return found
 
 
-def _fixed(part: Predicate) -> tuple[str, tuple[SqlValue, ...]] | None:
+def fixed_values(part: Predicate) -> tuple[str, tuple[SqlValue, ...]] | None:
+    """The column whose values an equality, IN or IS NULL fixes, and those values."""
     match part:
         case Compare(column=column, comparison="=", value=value):
             return column, (() if value is None else (value,))

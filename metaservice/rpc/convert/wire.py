@@ -48,7 +48,6 @@ CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 COMPARISON = {1: "=", 2: "<>", 3: "<", 4: "<=", 5: ">", 6: ">="}
 OPERATIONS = {int(one): one for one in Operation if one is not Operation.CREATE}
 TRANSACTION_STATES = range(1, 6)
-NO_FEATURES: frozenset[str] = frozenset()
 
 
 def digest(message: Message) -> bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import Final, TypeVar
 
 from metaservice.core.table.branches import MAIN, Branch, branch_of
@@ -127,3 +129,34 @@ class BranchNames(GroupedNames[Branch]):
         for end in waiting:
             heappush(self._ends, end)
         return ending
+
+
+class NameIndex:
+    """The names at one moment. It never changes, so threads share it.
+
+    `find` reads the text of all names, of which the name at `i` begins at `starts[i]`:
+
+        names    a.Orders  b.items      text     a.orders⏎b.items⏎      starts    0  9
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = sorted(names)
+        lowered = [name.lower() + "\n" for name in self._names]
+        self._text = "".join(lowered)
+        self._starts = [0, *accumulate(map(len, lowered))]
+
+    def find(self, prefix: str, after: str, part: str) -> Iterator[str]:
+        """The names after a name that begin with `prefix` and contain `part`, in any case, in order."""
+        names, starts = self._names, self._starts
+        at = max(bisect_right(names, after), bisect_left(names, prefix))
+        part = part.lower()
+        while at < len(names):
+            place = self._text.find(part, starts[at])
+            if place < 0:
+                return
+            at = bisect_right(starts, place) - 1
+            if not names[at].startswith(prefix):  # names with the prefix stand together
+                return
+            if place + len(part) < starts[at + 1]:
+                yield names[at]
+            at += 1

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from metaservice.core.table.meta import TableMeta
-from metaservice.service.decider.name_index import NameIndex
-from metaservice.service.decider.names import AnyCase
+from metaservice.service.decider.names import AnyCase, NameIndex
 from metaservice.store import keys
 from metaservice.store.records.branches import Fork
 
