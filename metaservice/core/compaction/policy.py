@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from metaservice.core import limits
+from metaservice.core.table.column_properties import CLUSTER_ORDER
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Operation
 from metaservice.core.table.properties import integer_property, text_property
@@ -140,7 +141,7 @@ def policy_of(meta: TableMeta) -> Policy:
 def _options(meta: TableMeta) -> tuple[Options, str]:
     """How to write the outputs, and the column of the wanted order that the table lacks, if any."""
     target = integer_property(meta.properties, "write.file_bytes_target")
-    kind, columns = parse_row_order(text_property(meta.properties, "compaction.cluster.order"))
+    kind, columns = parse_row_order(text_property(meta.properties, CLUSTER_ORDER))
     if not kind or meta.keyed:
         return Options(target), ""
     names = {folded(column.name): column.name for column in meta.columns}

@@ -10,7 +10,7 @@ from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.bloom_columns import altered_bloom_columns, check_bloom_columns
+from metaservice.core.table.column_properties import check_bloom_columns, follow_columns
 from metaservice.core.table.key_scope import KeyProgress, advanced, altered_scope, key_scope, spans_partitions
 from metaservice.core.table.merge_engine import check_merge_engine, merge_engine
 from metaservice.core.table.partitions import Partitioning
@@ -164,8 +164,7 @@ class TableMeta:
         before = self
         if change.schema_changes:
             before = self.with_schema(evolve(self.schema, change.schema_changes), new_version=change.changes_schema)
-            if BLOOM_COLUMNS not in change.set_properties:
-                properties = altered_bloom_columns(self.columns, before.columns, properties)
+            properties = follow_columns(self.columns, before.columns, properties, but=change.set_properties)
         if BLOOM_COLUMNS in change.set_properties:
             check_bloom_columns(before.columns, properties)
         after = replace(

@@ -205,7 +205,7 @@ PROPERTIES: Final = (
     Property(
         "compaction.cluster.order",
         "",
-        "The order of rows in files of an append table that table services write.",
+        "The order of rows in files of an append table that table services write. It follows renames and drops.",
         form="sort(column, …) | zorder(column, …) | empty: as they come",
         is_form=is_row_order,
     ),

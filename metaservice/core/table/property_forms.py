@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from metaservice.core.limits import ORDER_COLUMNS_MAX
-from metaservice.shared.column_lists import LISTED_NAME, parse_column_list
+from metaservice.shared.column_lists import LISTED_NAME, column_list, parse_column_list
 
 _ROW_ORDER: Final = re.compile(rf"(sort|zorder)\(({LISTED_NAME}(?:,{LISTED_NAME})*)\)\Z")
 
@@ -24,6 +25,11 @@ def parse_row_order(text: str) -> tuple[str, tuple[str, ...]]:
     if match is None or not columns or len(columns) > ORDER_COLUMNS_MAX:
         raise ValueError(text)
     return match[1], columns
+
+
+def row_order(kind: str, columns: Sequence[str]) -> str:
+    """The text of this order; empty without columns."""
+    return f"{kind}({column_list(columns)})" if columns else ""
 
 
 def is_row_order(text: str) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from metaservice.core.table.bloom_columns import altered_bloom_columns
+from metaservice.core.table.column_properties import follow_columns
 from metaservice.core.table.merged_columns import merged_schema
 from metaservice.core.table.meta import Alteration, TableMeta
-from metaservice.shared.column_types import BLOOM_COLUMNS
 
 
 def alteration_between(before: TableMeta, after: TableMeta, onto: TableMeta) -> Alteration:
@@ -15,14 +14,13 @@ def alteration_between(before: TableMeta, after: TableMeta, onto: TableMeta) -> 
 
     Properties, features, profile and comment are changed one by one, and so are columns, which keep their ids.
     """
-    expected = altered_bloom_columns(before.columns, after.columns, before.properties)
+    expected = follow_columns(before.columns, after.columns, before.properties)
     properties = {name: text for name, text in after.properties.items() if expected.get(name) != text}
     merged = onto
     if _columns(before) != _columns(after):
         schema = merged_schema(before.schema, after.schema, onto.schema)
         merged = onto.with_schema(schema, new_version=after.schema_version != before.schema_version)
-    if BLOOM_COLUMNS in properties:
-        properties = altered_bloom_columns(after.columns, merged.columns, properties)
+    properties = follow_columns(after.columns, merged.columns, properties)
     change = Alteration(
         properties,
         tuple(sorted(expected.keys() - after.properties.keys())),
@@ -33,9 +31,8 @@ def alteration_between(before: TableMeta, after: TableMeta, onto: TableMeta) -> 
     )
     if _columns(before) == _columns(after):
         return change
-    if BLOOM_COLUMNS not in properties:
-        kept = altered_bloom_columns(onto.columns, merged.columns, onto.properties)
-        merged = replace(merged, properties=kept)
+    kept = follow_columns(onto.columns, merged.columns, onto.properties, but=properties)
+    merged = replace(merged, properties=kept)
     replacement = merged.altered(change)
     replacement.check_size()
     return Alteration(replacement=replacement)
@@ -54,7 +51,7 @@ def changes_columns_alone(before: TableMeta, after: TableMeta) -> bool:
         last_column_id=before.last_column_id,
         schema_version=before.schema_version,
     )
-    kept = altered_bloom_columns(before.columns, after.columns, before.properties)
+    kept = follow_columns(before.columns, after.columns, before.properties)
     return replace(columns, properties=before.properties) == before and after.properties == kept
 
 

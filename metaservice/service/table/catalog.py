@@ -9,8 +9,8 @@ from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.transaction import Txn, txn_time_ms
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.bloom_columns import check_bloom_columns
 from metaservice.core.table.branches import check_direct, check_same_branch
+from metaservice.core.table.column_properties import check_bloom_columns
 from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.merge_engine import check_merge_engine
 from metaservice.core.table.meta import Alteration, TableMeta, replaced

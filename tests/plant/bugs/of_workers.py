@@ -29,8 +29,8 @@ BUGS: Final = (
         "metaservice/core/table/meta.py",
         (
             (
-                "properties = altered_bloom_columns(self.columns, before.columns, properties)",
-                "altered_bloom_columns(self.columns, before.columns, properties)",
+                "properties = follow_columns(self.columns, before.columns, properties",
+                "follow_columns(self.columns, before.columns, properties",
             ),
         ),
         own_tests=("tests/arrow/test_bloom_filters.py", "-k", "widened"),

@@ -1,17 +1,19 @@
-"""The columns whose values get Bloom filters, as `index.bloom.columns` names them: they follow renames and drops."""
+"""The properties that name columns, which follow renames and drops: Bloom filters, and the order of rows in files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from metaservice.core.errors import invalid
 from metaservice.core.table.properties import text_property
+from metaservice.core.table.property_forms import parse_row_order, row_order
 from metaservice.core.table.schema import Column
 from metaservice.core.table.types import did_you_mean, folded
 from metaservice.shared.column_lists import column_list, parse_column_list
 from metaservice.shared.column_types import BLOOM_COLUMNS, BLOOM_TYPES, may_have_bloom_filter
 
+CLUSTER_ORDER: Final = "compaction.cluster.order"
 COLUMNS_MAX: Final = 32  # each costs writers a filter in every row group
 
 
@@ -32,14 +34,26 @@ def check_bloom_columns(columns: Iterable[Column], properties: Mapping[str, str]
             )
 
 
-def altered_bloom_columns(
-    before: Iterable[Column], after: Iterable[Column], properties: Mapping[str, str]
+def follow_columns(
+    before: Iterable[Column], after: Iterable[Column], properties: Mapping[str, str], *, but: Container[str] = ()
 ) -> dict[str, str]:
-    """The properties after a change of columns: the list names the same ones by their new names."""
-    listed = parse_column_list(text_property(properties, BLOOM_COLUMNS))
+    """The properties after a change of columns: they name the same ones by their new names, those in `but` as before.
+
+    A dropped column goes from its list; a name that no column had stays.
+    """
     ids = {folded(column.name): column.column_id for column in before}
     names = {column.column_id: column.name for column in after}
-    kept = [names[ids[folded(name)]] for name in listed if ids.get(folded(name)) in names]
-    if kept == list(listed):
-        return dict(properties)
-    return {**properties, BLOOM_COLUMNS: column_list(kept)}
+
+    def present(listed: Iterable[str]) -> list[str]:
+        now = ((name, ids.get(folded(name))) for name in listed)
+        kept = (name if key is None else names[key] for name, key in now if key is None or key in names)
+        return list({folded(name): name for name in kept}.values())
+
+    followed = dict(properties)
+    listed = parse_column_list(text_property(properties, BLOOM_COLUMNS))
+    if BLOOM_COLUMNS not in but and (kept := present(listed)) != list(listed):
+        followed[BLOOM_COLUMNS] = column_list(kept)
+    kind, ordered = parse_row_order(text_property(properties, CLUSTER_ORDER))
+    if CLUSTER_ORDER not in but and (kept := present(ordered)) != list(ordered):
+        followed[CLUSTER_ORDER] = row_order(kind, kept)
+    return followed
