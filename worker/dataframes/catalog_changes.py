@@ -24,7 +24,20 @@ from pyspark.sql import functions as sf
 
 from metaservice.shared.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.write.merge_clauses import Clause, Settings, are_upserts
+from worker.arrow.write.merge_clauses import (
+    SOURCE,
+    TARGET,
+    Clause,
+    Settings,
+    are_upserts,
+    field_missing,
+    key_missing,
+    key_set,
+    no_common_column,
+    nothing_set,
+    on_columns,
+    on_condition,
+)
 from worker.base.errors import InputError
 from worker.base.schema import quoted
 from worker.connection.table_view import TableView
@@ -37,7 +50,6 @@ from worker.spark.conditions import to_wire
 from worker.spark.field_paths import by_column, column_of, no_row, split_path
 from worker.spark.session import is_classic
 
-TARGET, SOURCE = "target", "source"
 ONE_ROW: Final = "_laketx_one"
 
 Condition = str | Column
@@ -166,13 +178,13 @@ def checked_settings(
     `row` returns a column of the old row, for struct fields.
     """
     if not settings:
-        raise InputError("SETTINGS_EMPTY", "no column is set")
+        raise nothing_set()
     with _refused_values(meta):
         values = {name: as_column(value) for name, value in settings.items()}
     found = by_column(meta, values, row or column_of())
     for name in found:
         if name in meta.primary_key:
-            raise InputError("KEY_SET", f"{name} is a key column: delete the row and insert another")
+            raise key_set(name)
     return found
 
 
@@ -208,10 +220,7 @@ def check_values(meta: catalog_pb2.Table, rows: DataFrame, values: Values, *, ma
         for below in unknown_fields(field.dataType, wanted, path):
             raise InputError("COLUMN_UNKNOWN", f"there is no field {below}; merge_schema=True adds it")
         for below in () if may_lack else unknown_fields(wanted, field.dataType, path):
-            raise InputError(
-                "COLUMN_MISSING",
-                f"the value of {field.name} has no field {below}: name every field, or set single fields",
-            )
+            raise field_missing(field.name, below)
 
 
 @contextmanager
@@ -250,7 +259,7 @@ def plan_merge(table: TableView, merge: Merge) -> CatalogWrite:
 
 def _shared_partitions(meta: catalog_pb2.Table, merge: Merge) -> list[tuple[str, str]]:
     """Partition columns by which the source says where rows may match; none where that matters to nobody."""
-    names = {name.strip().lower() for name in _on_columns(meta, merge.on)}
+    names = {name.strip().lower() for name in on_columns(meta, merge.on)}
     is_by_key = bool(names) and names == {name.lower() for name in meta.primary_key}
     reads_all = any(clause.when == "by_source" for clause in merge.clauses)
     if reads_all or (is_by_key and are_upserts(merge.clauses)):  # an insert by key reads nothing
@@ -292,26 +301,6 @@ def _merging(
     return run
 
 
-def on_condition(meta: catalog_pb2.Table, on: str | Sequence[str]) -> str:
-    """The condition; columns that both sides must share become one."""
-    names = _on_columns(meta, on)
-    if isinstance(on, str) and not names:
-        return on
-    nullable = {name.lower() for name in meta.partition_columns} if meta.primary_key else set()
-    parts = []
-    for name in map(str.strip, names):
-        equals = "<=>" if name.lower() in nullable else "="  # NULL is a partition, in which keys are unique
-        parts.append(f"{TARGET}.{quoted(name)} {equals} {SOURCE}.{quoted(name)}")
-    return " AND ".join(parts)
-
-
-def _on_columns(meta: catalog_pb2.Table, on: str | Sequence[str]) -> Sequence[str]:
-    """The columns that both sides must share; none if `on` is a condition."""
-    if not isinstance(on, str):
-        return on
-    return [on] if on.strip().lower() in {column.name.lower() for column in meta.columns} else []
-
-
 def _values_of(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> Values:
     """What the clause writes, by columns of the table."""
     if clause.action == "delete":
@@ -326,7 +315,7 @@ def _values_of(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> Values:
     found = checked_settings(meta, others, no_row(meta)) if others else {}
     for key, name in keys.items():
         if key not in given:
-            raise InputError("COLUMN_MISSING", f"the insert of the merge lacks {name}, a key column")
+            raise key_missing(name)
         with _refused_values(meta):
             found[name] = as_column(given[key])
     return found
@@ -338,5 +327,5 @@ def _taken(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> Values:
     fixed = () if clause.when == "not_matched" else meta.primary_key
     names = [column.name for column in meta.columns if column.name.lower() in there and column.name not in fixed]
     if not names:
-        raise InputError("SETTINGS_EMPTY", "the source has no column of the table")
+        raise no_common_column()
     return {name: sf.expr(f"{SOURCE}.{quoted(there[name.lower()])}") for name in names}

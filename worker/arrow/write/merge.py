@@ -23,7 +23,16 @@ from worker.arrow.expressions.evaluation import Expression, cast, comparable
 from worker.arrow.expressions.parser import Columns, parse_truth, parse_value
 from worker.arrow.write import partial_images
 from worker.arrow.write.input_rows import default_of, fitted
-from worker.arrow.write.merge_clauses import Clause, are_upserts, only_deletes_matched
+from worker.arrow.write.merge_clauses import (
+    SOURCE,
+    TARGET,
+    Clause,
+    are_upserts,
+    key_missing,
+    no_common_column,
+    on_condition,
+    only_deletes_matched,
+)
 from worker.arrow.write.merge_sources import plain_source
 from worker.arrow.write.staged_rows import check_keys, frame_of, with_op, write_keyed
 from worker.arrow.write.updates import (
@@ -43,7 +52,7 @@ from worker.arrow.write.updates import (
 )
 from worker.base.condition_forms import all_of
 from worker.base.errors import InputError, NotPlainError
-from worker.base.schema import ROW_ID, UPSERT, quoted
+from worker.base.schema import ROW_ID, UPSERT
 from worker.base.values import INTEGERS, wire_value
 from worker.commit.stages import Stage, Staged
 from worker.commit.writes import Write
@@ -53,7 +62,6 @@ from worker.files.arrow_types import arrow_schema, column_field
 KEYS_NAMED: Final = 1_000  # of the source; with more of them its partitions are named
 PARTITIONS_NAMED: Final = 100
 EXACT: Final = frozenset({"string", "date", "boolean", *INTEGERS})
-TARGET, SOURCE = "target", "source"
 AT: Final = "_laketx_at"
 IF_TWICE: Final = "two source rows have it: keep one of them"
 _TARGET_NAME: Final = re.compile(
@@ -113,7 +121,7 @@ def plan_merge(table: TableView, rows: pa.Table, on: str | Sequence[str], clause
 
 def _bound(meta: catalog_pb2.Table, source: pa.Table, on: str | Sequence[str], clauses: Sequence[Clause]) -> _Merge:
     columns = _columns(meta, source)
-    parts = parse_truth(_condition(meta, on), columns).parts()
+    parts = parse_truth(on_condition(meta, on), columns).parts()
     equal = tuple(part for part in parts if _joins(part))
     if not equal:
         raise NotPlainError("CONDITION_INVALID", "ON compares no column of the target with an equal one of the source")
@@ -124,20 +132,6 @@ def _bound(meta: catalog_pb2.Table, source: pa.Table, on: str | Sequence[str], c
 def _columns(meta: catalog_pb2.Table, source: pa.Table) -> Columns:
     found = {(TARGET, one.name.lower()): (f"{TARGET}.{one.name}", column_field(one).type) for one in meta.columns}
     return found | {(SOURCE, field.name.lower()): (f"{SOURCE}.{field.name}", field.type) for field in source.schema}
-
-
-def _condition(meta: catalog_pb2.Table, on: str | Sequence[str]) -> str:
-    """ON as a text; the names of columns stand for their equality."""
-    if isinstance(on, str):
-        if on.strip().lower() not in {column.name.lower() for column in meta.columns}:
-            return on
-        on = [on]
-    nullable = {name.lower() for name in meta.partition_columns} if meta.primary_key else set()
-    parts = []
-    for name in map(str.strip, on):
-        equals = "<=>" if name.lower() in nullable else "="  # NULL is a partition, in which keys are unique
-        parts.append(f"{TARGET}.{quoted(name)} {equals} {SOURCE}.{quoted(name)}")
-    return " AND ".join(parts)
 
 
 def _joins(part: Expression) -> bool:
@@ -176,7 +170,7 @@ def _taken(meta: catalog_pb2.Table, source: pa.Table, *, is_new: bool) -> Values
     fixed = () if is_new else meta.primary_key
     chosen = [column for column in meta.columns if column.name.lower() in known and column.name not in fixed]
     if not chosen:
-        raise InputError("SETTINGS_EMPTY", "the source has no column of the table")
+        raise no_common_column()
     found = {}
     for column in chosen:
         name = known[column.name.lower()]
@@ -194,7 +188,7 @@ def _inserted(meta: catalog_pb2.Table, settings: Mapping[str, Any], columns: Col
     given = {named_column(meta, name).name: value for name, value in settings.items()}
     for key in meta.primary_key:
         if key not in given:
-            raise InputError("COLUMN_MISSING", f"the insert of the merge lacks {key}, a key column")
+            raise key_missing(key)
     others = {name: value for name, value in settings.items() if named_column(meta, name).name not in keys}
     found = dict(checked_values(meta, others, columns)) if others else {}
     for column in meta.columns:

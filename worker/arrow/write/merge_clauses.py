@@ -1,10 +1,17 @@
-"""What a MERGE does: its clauses, in their order."""
+"""What a MERGE does, for every engine: its condition, its clauses in their order, and what can be wrong with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.base.schema import quoted
+
+TARGET: Final = "target"
+SOURCE: Final = "source"
 
 Settings = Mapping[str, Any]  # SQL, a Column, or a value
 
@@ -30,3 +37,47 @@ def are_upserts(clauses: Sequence[Clause]) -> bool:
     given = [(clause.when, clause.action, clause.settings, clause.condition) for clause in clauses]
     wanted = [("matched", "update", None, None), ("not_matched", "insert", None, None)]
     return given in (wanted, wanted[::-1])
+
+
+def on_columns(meta: catalog_pb2.Table, on: str | Sequence[str]) -> Sequence[str]:
+    """The columns that both sides must share; none if `on` is a condition."""
+    if not isinstance(on, str):
+        return on
+    return [on] if on.strip().lower() in {column.name.lower() for column in meta.columns} else []
+
+
+def on_condition(meta: catalog_pb2.Table, on: str | Sequence[str]) -> str:
+    """The condition; columns that both sides must share become one."""
+    names = on_columns(meta, on)
+    if isinstance(on, str) and not names:
+        return on
+    nullable = {name.lower() for name in meta.partition_columns} if meta.primary_key else set()
+    parts = []
+    for name in map(str.strip, names):
+        equals = "<=>" if name.lower() in nullable else "="  # NULL is a partition, in which keys are unique
+        parts.append(f"{TARGET}.{quoted(name)} {equals} {SOURCE}.{quoted(name)}")
+    return " AND ".join(parts)
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def nothing_set() -> InputError:
+    return InputError("SETTINGS_EMPTY", "no column is set")
+
+
+def no_common_column() -> InputError:
+    return InputError("SETTINGS_EMPTY", "the source has no column of the table")
+
+
+def key_set(name: str) -> InputError:
+    return InputError("KEY_SET", f"{name} is a key column: delete the row and insert another")
+
+
+def key_missing(name: str) -> InputError:
+    return InputError("COLUMN_MISSING", f"the insert of the merge lacks {name}, a key column")
+
+
+def field_missing(name: str, path: str) -> InputError:
+    message = f"the value of {name} has no field {path}: name every field, or set single fields"
+    return InputError("COLUMN_MISSING", message)

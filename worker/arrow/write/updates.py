@@ -24,6 +24,7 @@ from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import FileToRead, VersionRows
 from worker.arrow.write import key_lookups, partial_images
 from worker.arrow.write.input_rows import Target, check_not_null, column_as
+from worker.arrow.write.merge_clauses import field_missing, key_set, nothing_set
 from worker.arrow.write.python_rows import of_dicts
 from worker.arrow.write.staged_rows import check_keys, frame_of, tombstones, with_op, write_keyed, write_rows
 from worker.base.errors import InputError, NotPlainError
@@ -82,14 +83,14 @@ def columns_of(meta: catalog_pb2.Table) -> Columns:
 def checked_values(meta: catalog_pb2.Table, settings: Mapping[str, Any], columns: Columns) -> Values:
     """What is set, by the table's column names: a text is an expression, anything else the value itself."""
     if not settings:
-        raise InputError("SETTINGS_EMPTY", "no column is set")
+        raise nothing_set()
     found: dict[str, Callable[[pa.Table], pa.ChunkedArray]] = {}
     for given, value in settings.items():
         column = named_column(meta, given)
         if column.name in found:
             raise InputError("COLUMN_TWICE", f"{given} is set twice")
         if column.name in meta.primary_key:
-            raise InputError("KEY_SET", f"{column.name} is a key column: delete the row and insert another")
+            raise key_set(column.name)
         found[column.name] = value_of(meta, column, value, columns)
     return found
 
@@ -127,7 +128,7 @@ def value_of(
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         lacking = {field.name.lower() for field in kind} - {str(name).lower() for name in value}
         if lacking:
-            raise _lacks(column.name, f"{column.name}.{min(lacking)}")
+            raise field_missing(column.name, f"{column.name}.{min(lacking)}")
     check_not_null(constant, read_type(column.type), column.nullable, column.name, meta.name)
     return lambda rows: constant.take(pa.array(np.zeros(len(rows), np.int64)))
 
@@ -143,7 +144,7 @@ def stored(
     column_as(pa.chunked_array([], value.kind), target)  # the types fit
     if is_whole:
         for path in _lacking(value.kind, kind, column.name):
-            raise _lacks(column.name, path)
+            raise field_missing(column.name, path)
 
     def compute(rows: pa.Table) -> pa.ChunkedArray:
         values = column_as(value.over(rows), target)
@@ -170,12 +171,6 @@ def _lacking(given: pa.DataType, wanted: pa.DataType, path: str) -> Iterator[str
         yield from _lacking(given.value_type, wanted.value_type, f"{path}.element")
     elif pa.types.is_map(given) and pa.types.is_map(wanted):
         yield from _lacking(given.item_type, wanted.item_type, f"{path}.value")
-
-
-def _lacks(name: str, path: str) -> InputError:
-    return InputError(
-        "COLUMN_MISSING", f"the value of {name} has no field {path}: name every field, or set single fields"
-    )
 
 
 def images_of(meta: catalog_pb2.Table, rows: pa.Table, values: Values, old: pa.Table) -> pa.Table:
