@@ -13,6 +13,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from metaservice.store.port import FORMAT_TOO_NEW, STORE_DAMAGED, StoreUnusable
+
 FORMAT_KEY: Final = b"\x00format"
 COPYING_KEY: Final = b"\x00copying"  # while a copy is made
 FIRST: Final = 1
@@ -36,3 +38,12 @@ def encode_format(number: int) -> bytes:
 def decode_format(raw: bytes | None) -> int:
     """A store without a number, in memory, is of the first format."""
     return FIRST if raw is None else int(struct.unpack(">I", raw)[0])
+
+
+def refuse_other_formats(raw: bytes, path: str) -> None:
+    """Refuses a number that is none, and formats of later releases."""
+    if len(raw) != FORMAT_BYTES:
+        raise StoreUnusable(STORE_DAMAGED, path=path, found="a format number of another length")
+    number = decode_format(raw)
+    if number > NEWEST:
+        raise StoreUnusable(FORMAT_TOO_NEW, path=path, found=number, supported=NEWEST)

@@ -135,7 +135,7 @@ def _check_groups(change: Change, meta: TableMeta, snapshots: Snapshots) -> None
             raise invalid("GROUP_TWICE", partition=group.partition, bucket=group.bucket)
         places.add(place)
         if not group.inputs or len(set(group.inputs)) != len(group.inputs):
-            raise invalid("GROUP_INPUTS_INVALID", "a group needs inputs, each named once", partition=group.partition)
+            raise invalid("GROUP_INPUTS_INVALID", partition=group.partition)
         for path in group.outputs:
             entry = by_path.get(path)
             if entry is None or path in outputs or (entry.partition, entry.bucket) != place:

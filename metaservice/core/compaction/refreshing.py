@@ -61,7 +61,7 @@ def _kept(table: TableNow, task: Task, group: Group, bucket: Bucket) -> GroupPla
 def sound_group(table: TableNow, operation: Operation, group: Group, bucket: Bucket) -> GroupPlan:
     """A valid group for a task; refuses whatever a commit would refuse."""
     if not group.inputs or len(set(group.inputs)) != len(group.inputs):
-        raise invalid("GROUP_INPUTS_INVALID", "a group needs inputs, each named once", partition=group.partition)
+        raise invalid("GROUP_INPUTS_INVALID", partition=group.partition)
     change = Change(table.meta.table_id, operation, table.head, groups=(group,))
     check_inputs(change, table.meta, table.snapshots, group)
     by_path = {file.path: file for file in bucket.files}

@@ -24,9 +24,7 @@ NO_REPLACEMENTS: Mapping[str, TableMeta] = {}
 def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, TableMeta]) -> Begin:
     identity = wire.txn_id(message.txn_id)
     if not 1 <= len(message.tables) <= limits.TABLES_PER_TRANSACTION_MAX:
-        raise invalid(
-            "TABLES_INVALID", "the number of tables is out of range: name at least one", count=len(message.tables)
-        )
+        raise invalid("TABLES_INVALID", count=len(message.tables))
     intents = []
     for table in message.tables:
         meta = metas[table.table_id]

@@ -23,7 +23,7 @@ class Activity:
     def begin(self) -> None:
         with self._mutex:
             if self._closed:
-                raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service is stopping: repeat the call")
+                raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING")
             self._calls += 1
 
     def end(self) -> None:

@@ -39,9 +39,7 @@ def pin_id(text: str) -> str:
 def pin_request(message: pb.PinVersionsRequest) -> PinRequest:
     identity = pin_id(message.pin_id)
     if not 1 <= len(message.tables) <= limits.TABLES_PER_TRANSACTION_MAX:
-        raise invalid(
-            "TABLES_INVALID", "the number of tables is out of range: name at least one", count=len(message.tables)
-        )
+        raise invalid("TABLES_INVALID", count=len(message.tables))
     tables = tuple(
         (wire.table_id(table.table_id), wire.version(table.version) if table.HasField("version") else None)
         for table in message.tables

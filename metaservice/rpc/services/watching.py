@@ -95,7 +95,7 @@ class Watches:
         stream.ring = waiter.wake
         while context.is_active() and not stream.over:
             if bells.stopping:
-                raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service is stopping: repeat the call")
+                raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING")
             found = self._calls.decider.state.views.find(table_id)
             table = found if found is not None else self._last(table)
             to = table.head

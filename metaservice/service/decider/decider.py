@@ -173,7 +173,7 @@ class Decider:
     def submit(self, jobs: Sequence[Job]) -> None:
         """Submits jobs. Every job is answered, with a refusal when the service stops."""
         if not self._inbox.put(jobs):
-            _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service is stopping: repeat the call"))
+            _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING"))
 
     def ask(self, run: Callable[[], T]) -> PendingJob[T]:
         """Submits one job; the jobs of one thread run in order."""

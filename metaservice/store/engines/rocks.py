@@ -33,9 +33,8 @@ from metaservice.store.engines.data_folder import (
 )
 from metaservice.store.engines.log_mark import LogMark, refuse_a_lost_log, refuse_lost_writes
 from metaservice.store.engines.rocks_options import rocks_options
-from metaservice.store.formats import COPYING_KEY, FIRST, FORMAT_BYTES, FORMAT_KEY, NEWEST, decode_format, encode_format
+from metaservice.store.formats import COPYING_KEY, FIRST, FORMAT_KEY, encode_format, refuse_other_formats
 from metaservice.store.port import (
-    FORMAT_TOO_NEW,
     STORE_DAMAGED,
     STORE_FOREIGN,
     STORE_LOCKED,
@@ -333,11 +332,7 @@ def _check_format(path: Path, db: Rdict) -> None:
         db.flush_wal(True)
         sync_folder(path.parent)
         return
-    if len(found) != FORMAT_BYTES:
-        raise StoreUnusable(STORE_DAMAGED, path=str(path), found="a format number of another length")
-    number = decode_format(found)
-    if number > NEWEST:
-        raise StoreUnusable(FORMAT_TOO_NEW, path=str(path), found=number, supported=NEWEST)
+    refuse_other_formats(found, str(path))
     if db.get(COPYING_KEY) is not None:
         raise StoreUnusable(STORE_DAMAGED, path=str(path), found="a copy that was not finished: remove it, copy again")
 

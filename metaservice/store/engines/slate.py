@@ -23,18 +23,9 @@ from slatedb import uniffi as slatedb
 from metaservice.store.engines.copying import MIRROR, copy_by_mirror
 from metaservice.store.engines.slate_binding import run
 from metaservice.store.engines.slate_requests import SlateRequests
-from metaservice.store.formats import (
-    COPYING_KEY,
-    FIRST,
-    FORMAT_BYTES,
-    FORMAT_KEY,
-    NEWEST,
-    decode_format,
-    encode_format,
-)
+from metaservice.store.formats import COPYING_KEY, FIRST, FORMAT_KEY, encode_format, refuse_other_formats
 from metaservice.store.object_location import CACHE_BYTES, ObjectPlace
 from metaservice.store.port import (
-    FORMAT_TOO_NEW,
     STORE_DAMAGED,
     STORE_FOREIGN,
     STORE_OPTIONS_OTHER,
@@ -377,11 +368,7 @@ def _check_format(place: ObjectPlace, db: slatedb.Db) -> None:
         run(db.put(FORMAT_KEY, encode_format(FIRST)))
         run(db.flush_with_options(_LOG))
         return
-    if len(found) != FORMAT_BYTES:
-        raise StoreUnusable(STORE_DAMAGED, path=str(place), found="a format number of another length")
-    number = decode_format(found)
-    if number > NEWEST:
-        raise StoreUnusable(FORMAT_TOO_NEW, path=str(place), found=number, supported=NEWEST)
+    refuse_other_formats(found, str(place))
     if run(db.get(COPYING_KEY)) is not None:
         raise StoreUnusable(STORE_DAMAGED, path=str(place), found="a copy that was not finished: copy to another place")
 
