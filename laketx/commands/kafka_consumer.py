@@ -66,6 +66,11 @@ class Batch:
     bytes: int = 0
     begun_s: float = 0.0
 
+    def part(self, at: slice) -> Batch:
+        places = self.places[at]
+        ends = {(topic, partition): offset + 1 for topic, partition, offset in places}
+        return Batch(self.contents[at], places, ends)
+
 
 @dataclass
 class Totals:
@@ -269,7 +274,11 @@ class KafkaIngest:
         if not batch.contents:
             return
         try:
-            self._commit(batch, self._parsed(batch))
+            parsed = self._parsed(batch)
+            for at in self._form.list_parts(self._table.meta, parsed):
+                part = batch.part(at)
+                self._commit(part, parsed[at])
+                self._committed.update(part.ends)
         except StoppedError:
             self._note(
                 f"{len(batch.contents)} messages are left for the next start: the schema registry doesn't answer"
@@ -278,7 +287,6 @@ class KafkaIngest:
         except PartitionsMovedError:
             self._assign(self._consumer, self._consumer.assignment())
             return
-        self._committed.update(batch.ends)
         self._store_offsets(batch)
 
     def _parsed(self, batch: Batch) -> Sequence[Parsed]:

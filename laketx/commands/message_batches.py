@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from laketx.table import Table
+from metaservice.client import is_partial
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.write.change_streams import ChangeColumns, ChangeCounts, ChangeWrite, plan_changes
 from worker.arrow.write.partial_images import check_alike
@@ -79,6 +81,18 @@ class MessageFormat:
         columns = ChangeColumns(self.op or OP, self.sequence or ORDER, soft_delete=self.soft_delete)
         return plan_changes(table, rows, columns)
 
+    def list_parts(self, meta: catalog_pb2.Table, messages: Sequence[Parsed]) -> list[slice]:
+        """Return the parts that are committed one by one: the partial updates of a commit set the same columns."""
+        if self.name == "debezium" or not is_partial(meta):
+            return [slice(0, len(messages))]
+        begins, columns = [0], None
+        for at, message in enumerate(messages):
+            names = _columns_of(message, at)
+            if columns is not None and names not in (None, columns):
+                begins.append(at)
+            columns = names or columns
+        return [slice(begin, end) for begin, end in pairwise([*begins, len(messages)])]
+
     def add_columns(self, table: Table, messages: Sequence[Parsed]) -> None:
         """Add the columns that the messages have and the table lacks, if that is wished."""
         if not self.merge_schema:
@@ -117,6 +131,15 @@ def _rows(messages: Sequence[Parsed], meta: catalog_pb2.Table) -> pa.Table:
     rows = [row for row in fields if row is not None]
     check_alike(meta, rows)
     return _typed(with_defaults(rows, meta), meta)
+
+
+def _columns_of(message: Parsed, number: int) -> frozenset[str] | None:
+    """The names that a message gives values for; None where it has no value, or one that can't be read."""
+    try:
+        fields = fields_of(message.value, number)
+    except REFUSALS:
+        return None
+    return None if fields is None else frozenset(map(str.lower, fields))
 
 
 def _typed(rows: Sequence[Fields], meta: catalog_pb2.Table) -> pa.Table:

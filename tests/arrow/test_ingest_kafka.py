@@ -224,6 +224,22 @@ def test_a_column_that_a_message_lacks_has_its_default(lake: Lake, broker: Broke
     assert rows_of(table) == [row for row in expected if not key or row["id"] != 2]
 
 
+def test_messages_set_the_columns_that_they_have(lake: Lake, broker: Broker) -> None:
+    """Of a table with partial updates: as many commits as there are changes of columns, and nothing twice later."""
+    table = lake.create_table(
+        "k.partial", "id bigint, a int DEFAULT 7, b string", primary_key=["id"], properties={"merge.engine": "partial"}
+    )
+    broker.send("partial", [{"id": 1, "a": 1}, {"id": 2, "A": 2}, {"id": 1, "b": "x"}, {"id": 3, "a": None, "b": "y"}])
+    broker.send("partial", [None], key=b'{"id": 2}')
+    broker.send("partial", [{"id": 2, "b": "z"}, {"id": 1, "b": None}, {"id": 1, "a": 5}])
+    ingest = follow(follower(broker, table, "partial"))
+    expected = [{"id": 1, "a": 5, "b": None}, {"id": 2, "a": 7, "b": "z"}, {"id": 3, "a": None, "b": "y"}]
+    assert rows_of(table) == expected
+    assert (ingest.totals.messages, ingest.totals.commits) == (8, 5)
+    again = follow(follower(broker, table, "partial"))
+    assert (rows_of(table), again.totals.messages) == (expected, 0)
+
+
 def test_changes_by_operation_and_sequence(lake: Lake, broker: Broker) -> None:
     table = lake.create_table("k.changes", "id bigint, lsn bigint", primary_key=["id"])
     broker.send("changes", [{"id": 1, "lsn": 9, "op": "c"}, {"id": 2, "lsn": 3, "op": "c"}])
