@@ -1,10 +1,11 @@
 """What a key across partitions costs: beside one within a partition, in a large table, and beside peers.
 
-`make bench-keys` runs all groups, ARGS="small large values beside" some of them, and `no-peers` leaves the peers out.
-JSON and SCALE as elsewhere. Upserts have random keys, half of which move rows, or new ones above all others; "indexed"
-means with the key index that `laketx worker` keeps.
+`make bench-keys` runs all groups, ARGS="small looks large values beside" some of them, and `no-peers` leaves the peers
+out. JSON and SCALE as elsewhere. Upserts have random keys, half of which move rows, or new ones above all others;
+"indexed" means with the key index that `laketx worker` keeps.
 
 small    100,000 rows in 50 partitions, beside the same table with a key within each partition
+looks    200 and 1,000 partitions, written three times: `get` of one key with a plan of few files, and with one of all
 large    10 million rows in 1,000 partitions: an upsert of a million keys, look-ups, bytes of the index
 values   2 million rows in 40 files: rows by a string that is not the key, with Bloom filters and without
 beside   a million rows in 20 partitions, an upsert of 100,000 keys, beside DuckLake, deltalake and pyiceberg
@@ -29,10 +30,13 @@ from benchmarks.words import NO_PEERS, chosen
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import catalog_pb2
 from tests.iceberg.readers import extension_of
+from worker.files import key_coverage, key_index
 from worker.files.key_index import FOLDER
 from worker.services.key_indexes import KeyIndexKeeper
 
 SMALL: Final = Rows(100_000, 50)
+LOOKS: Final = {200: Rows(60_000, 200), 1_000: Rows(300_000, 1_000)}
+LOOKS_WRITES, LOOKED_UP_AT_ONCE = 3, 30
 LARGE: Final = Rows(10_000_000, 1_000)
 VALUES, FILES, LOOKED_UP = 2_000_000, 40, 20
 BESIDE: Final = Rows(1_000_000, 20)
@@ -110,6 +114,33 @@ def small(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
     assert folders == {"plain": False, "indexed": True}
     for table in across.values():
         assert table.count() == rows.count + added
+
+
+def looks(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - likewise
+    for partitions, rows in LOOKS.items():
+        table = filled(lake, f"looks_{partitions}", "table", rows, 2)
+        for _ in range(LOOKS_WRITES - 1):
+            table.upsert(rows.some(rows.count // LOOKS_WRITES, moves=True))
+        KeyIndexKeeper(lake, now_s=lambda: 0.0).run_once()
+        keys = rows.chance.choice(rows.count, LOOKED_UP_AT_ONCE)
+        narrow = cpu_of(table, keys)
+        for path in Path(table.view.folder).glob(f"{FOLDER}/*/*{key_coverage.SUFFIX}"):
+            path.unlink()
+        key_index.forget_all()
+        whole = cpu_of(table, keys)
+        files = sum(1 for _ in lake.client.list_files(table.table_id))
+        title = f"get one key, {partitions:,} partitions, {files:,} files"
+        for word, at in (("", 0), ("client's processor time of ", 1)):
+            bench.add(word + title, narrow[at], unit="ms", peers={"with a plan of all files": whole[at]})
+
+
+def cpu_of(table: Table, keys: np.ndarray) -> tuple[list[float], list[float]]:
+    """Milliseconds of look-ups, and of those the processor time of this process."""
+    get_one(table, keys[:3])
+    walls, began = [], time.process_time()
+    for key in keys:
+        walls += get_one(table, np.array([key]))
+    return walls, [(time.process_time() - began) * 1_000 / len(keys)]
 
 
 def large(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - they are in another group
@@ -213,7 +244,7 @@ def ducklake(folder: Path, given: list[pa.Table]) -> list[float]:
         return found
 
 
-GROUPS: Final = {"small": small, "large": large, "values": values, "beside": beside}
+GROUPS: Final = {"small": small, "looks": looks, "large": large, "values": values, "beside": beside}
 
 
 def main() -> None:

@@ -92,6 +92,7 @@ class ReadCalls(Caller):
         with_rows: bool = False,
         join_rows: bool = False,
         more: Sequence[read_pb2.TableScan] = (),
+        key_files: read_pb2.KeyFiles | None = None,
     ) -> Iterator[read_pb2.PlanScanResponse]:
         """The entries that may match, in parts that name the version read; with `explain` the last part explains what
         was left out.
@@ -100,8 +101,9 @@ class ReadCalls(Caller):
 
         All that a read needs in one call: `pin_id` pins the version, and the first part has the lease; `with_tables`
         answers the metadata in the first part of a table; `with_rows` the rows of inlined files, with `join_rows` those
-        of many as one; `more` are other tables at the same instant. A service of the release before leaves all of this
-        out: then the lease is 0.
+        of many as one; `more` are other tables at the same instant. `key_files` is what a key index says of some keys:
+        the plan may leave out files that have none of them. A service of the release before leaves all of this out:
+        then the lease is 0.
         """
         request = read_pb2.PlanScanRequest(
             table_id=table_id,
@@ -116,6 +118,7 @@ class ReadCalls(Caller):
             with_rows=with_rows,
             join_rows=join_rows,
             more=more,
+            key_files=key_files,
         )
         return self._stream(self._reads.PlanScan, request)
 

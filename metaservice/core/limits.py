@@ -102,6 +102,7 @@ CHECK_FINDINGS_MAX: Final = 100  # of one table, or of what belongs to none
 COMMITS_AGO_MAX: Final = 10_000
 PLAN_PARTITIONS_MAX: Final = 10_000  # named, or made of the values that equality allows
 PLAN_FILES_REMEMBERED_MAX: Final = 250_000
+PLAN_ADDED_REMEMBERED_MAX: Final = 100_000  # entries that recent commits added
 PLAN_BYTES_REMEMBERED_MAX: Final = 32 * 1024 * 1024  # of tables with inlined rows
 KEYS_EXACT_MAX: Final = 10_000  # of one change; a bucket whose keys aren't said is judged as a whole
 ROW_RANGES_MAX: Final = 1_024  # of one delete set kept in a file

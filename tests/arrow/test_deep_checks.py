@@ -169,9 +169,9 @@ def test_an_index_that_lost_an_entry_is_found(lake: Lake) -> None:
     [entry] = entries_of(view, view.meta.head_version)
     images = images_of(view, WrittenSchemas(view), ScannedFile(entry.file, entry.data_version))
     order = np.argsort(images.hashes, kind="stable")
-    index = KeyIndex(view.folder, view.meta)
-    whole = index.write(0, [entry.file.path], Images(images.hashes[order], images.numbers[order]))
+    index, files = KeyIndex(view.folder, view.meta), {entry.file.path: entry.file.partition.SerializeToString()}
+    whole = index.write(0, files, Images(images.hashes[order], images.numbers[order]))
     assert look(lake, table) == []
     index.delete(whole)
-    index.write(0, [entry.file.path], Images(images.hashes[order][1:], images.numbers[order][1:]))
+    index.write(0, files, Images(images.hashes[order][1:], images.numbers[order][1:]))
     assert words(look(lake, table)) == {"KEY_INDEX_WRONG"}

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ from hypothesis import strategies as st
 
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import catalog_pb2
+from worker.arrow.scan.key_files import is_narrow, key_files_of
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
-from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of
-from worker.arrow.write.key_lookups import fitted_keys
-from worker.files import key_index
+from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of, pinned_plan
+from worker.arrow.write.key_lookups import fitted_keys, near_keys
+from worker.files import key_coverage, key_index
 from worker.files.key_index import (
     BLOCK_IMAGES,
     FOLDER,
@@ -33,10 +35,11 @@ from worker.files.key_index import (
     decode_head,
     encode,
     find_in,
+    read_blocks,
 )
 from worker.services.fsck import Fsck
 from worker.services.generated_files import KEEP_S
-from worker.services.key_indexes import GROWTH, IMAGES_MAX, KeyIndexKeeper, images_of, work_of
+from worker.services.key_indexes import COVERAGE_COMMITS, GROWTH, IMAGES_MAX, KeyIndexKeeper, images_of, work_of
 from worker.services.purge import Purge
 
 Row = dict[str, Any]
@@ -50,7 +53,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 @pytest.fixture(autouse=True)
 def another_process() -> None:
-    key_index.MEMORY.clear()
+    key_index.forget_all()
 
 
 def made(lake: Lake, name: str, columns: str = "id bigint, day string, n int", **other: Any) -> Table:
@@ -90,7 +93,8 @@ def found(table: Table) -> dict[Any, Row]:
 def layer_of(hashes: list[int], numbers: list[int], files: list[str]) -> tuple[bytes, Images]:
     order = np.argsort(np.array(hashes, np.uint64), kind="stable")
     images = Images(np.array(hashes, np.uint64)[order], np.array(numbers, np.int64)[order])
-    return encode("facts", 3, files, images), images
+    partitions = {path: f"p{at % 3}".encode() for at, path in enumerate(files)}
+    return encode("facts", 3, partitions, images), images
 
 
 @settings(max_examples=60, deadline=None)
@@ -108,9 +112,10 @@ def test_all_images_of_keys_are_found(count: int, spread: int, seed: int, files:
     stream = io.BytesIO(content)
     layer = decode_head("facts", "x", stream)
     assert (layer.bucket, layer.images, len(layer.files)) == (3, count, files)
-    assert len(content) <= 12 * count + 1_000 + 10 * files
+    assert layer.partitions == tuple(f"p{at % 3}".encode() for at in range(files))
+    assert len(content) <= 12 * count + 1_000 + 12 * files
     asked = sorted({*chance.sample(hashes, min(count, 50)), *(chance.randrange(spread) for _ in range(20)), 0})
-    places, got = find_in(layer, stream, np.array(asked, np.uint64))
+    places, got = find_in(layer, partial(read_blocks, layer, stream), np.array(asked, np.uint64))
     expected = [
         (at, int(number)) for at, key in enumerate(asked) for number in images.numbers[images.hashes == np.uint64(key)]
     ]
@@ -119,7 +124,8 @@ def test_all_images_of_keys_are_found(count: int, spread: int, seed: int, files:
 
 def find_all(content: bytes, images: Images) -> None:
     stream = io.BytesIO(content)
-    find_in(decode_head("facts", "x", stream), stream, images.hashes)
+    layer = decode_head("facts", "x", stream)
+    find_in(layer, partial(read_blocks, layer, stream), images.hashes)
 
 
 def test_damage_of_any_byte_is_noticed() -> None:
@@ -189,7 +195,7 @@ def test_layers_cover_all_but_few_rows_and_are_few(steps: list[tuple[str, int]])
             size = sum(rows[path] for path in new)
             written += size
             empty = np.empty(0, np.uint64)
-            layers.append(Layer(f"l{at}", 0, size, tuple(new), empty, empty, 0))
+            layers.append(Layer(f"l{at}", 0, size, tuple(new), (b"",) * len(new), empty, empty, 0))
         covered |= set(new)
         left = [path for path in rows if path not in covered]
         assert sum(rows[path] for path in left) < 10_000
@@ -234,7 +240,7 @@ def test_few_files_wait_for_others(lake: Lake) -> None:
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "bigint": ("id bigint, day string, n int", {}),
-    "string": ("id string, day string, n int", {"profile": "row_level"}),
+    "string": ("id string, day string, n int", {"profile": "row_level", "properties": {"write.inline.rows": "2"}}),
     "needed": ("id bigint, day string, n int not null", {"buckets": 1}),
     "typed": ("id date, day decimal(9,2), n int", {}),
 }
@@ -265,7 +271,7 @@ class History:
         rows = self.some()
         keys = [row["id"] for row in rows]
         match self.chance.choice(
-            ["upsert"] * 4 + ["delete", "move", "merge", "keep", "keep", "lose", "compact", "restore"]
+            ["upsert"] * 4 + ["delete", "move", "merge", "empty", "keep", "keep", "lose", "compact", "restore"]
         ):
             case "upsert":
                 self.table.upsert(rows)
@@ -283,6 +289,10 @@ class History:
                 self.rows = {
                     key: {**row, "day": day} if row["n"] <= rows[0]["n"] else row for key, row in self.rows.items()
                 }
+            case "empty":
+                day = self.chance.choice(self.days)
+                self.table.truncate(partition={"day": day})
+                self.rows = {key: row for key, row in self.rows.items() if row["day"] != day}
             case "keep":
                 kept(self.lake)
             case "lose":
@@ -293,10 +303,10 @@ class History:
                 version = self.chance.choice(sorted(self.states))
                 self.table.restore(version=version)
                 self.rows = dict(self.states[version])
-        asked = [key_of(self.kind, at) for at in self.chance.sample(range(12), 5)]
-        assert self.shown(self.table.get(asked).to_pylist()) == {
-            key: self.rows[key] for key in asked if key in self.rows
-        }
+        for count in (1, 5):
+            asked = [key_of(self.kind, at) for at in self.chance.sample(range(12), count)]
+            looked_up = self.shown(self.table.get(asked).to_pylist())
+            assert looked_up == {key: self.rows[key] for key in asked if key in self.rows}
         self.states[self.table.refresh().meta.head_version] = dict(self.rows)
 
     def lose(self) -> None:
@@ -312,7 +322,7 @@ class History:
                 case _:
                     content[self.chance.randrange(len(content))] ^= 1 << self.chance.randrange(8)
                     path.write_bytes(content)
-        key_index.MEMORY.clear()
+        key_index.forget_all()
 
     def shown(self, rows: list[Row]) -> dict[Any, Row]:
         assert len({row["id"] for row in rows}) == len(rows), rows
@@ -382,7 +392,8 @@ def test_a_tombstone_of_another_key_with_the_same_hash_hides_nothing(lake: Lake)
     numbers = np.concatenate([part.numbers + 2 * at for at, part in enumerate(parts)])
     hashes[hashes == np.uint64(other)] = mine  # as if both keys had it
     order = np.argsort(hashes, kind="stable")
-    index.write(0, [one.file.path for one in entries], Images(hashes[order], numbers[order]))
+    partitions = {one.file.path: one.file.partition.SerializeToString() for one in entries}
+    index.write(0, partitions, Images(hashes[order], numbers[order]))
     assert len(places_of(table, ["mine"]).keys) == 3
     table.upsert([{"id": "mine", "day": "b", "n": 2}])
     assert found(table) == {"mine": {"id": "mine", "day": "b", "n": 2}}
@@ -399,6 +410,67 @@ def test_a_read_of_a_key_reads_the_files_that_have_it(lake: Lake) -> None:
     assert [one.file.partition.values[0].value.text for one in places_of(table, [29]).files_with_keys()] == ["d5"]
     assert places_of(table, [12 * 10]).files_with_keys() == []
     assert table.get([29]).to_pylist() == [{"id": 29, "day": "d5", "n": 2}]
+
+
+def planned(table: Table, key: int, **other: Any) -> list[str]:
+    """The days of the files that a look-up of a key plans, though `other` says something else."""
+    view, keys = table.refresh().view, keys_of([key])
+    key_files = key_files_of(view, key_hashes(fitted_keys(keys, view.meta), view.meta))
+    assert key_files is not None
+    assert key_files.history_epoch == view.client.get_warehouse().history_epoch
+    for name, value in other.items():
+        setattr(key_files, name, value)
+    plan = pinned_plan(view, None, near_keys(keys, view.meta), key_files=key_files)
+    assert plan is not None
+    assert is_narrow(plan, key_files) == (len(plan.entries) < 12)
+    return sorted(one.file.partition.values[0].value.text for one in plan.entries)
+
+
+def test_a_look_up_plans_the_files_that_may_have_the_key(lake: Lake) -> None:
+    table = made(lake, "planned", buckets=1)
+    assert table.get([29]).num_rows == 0
+    for day in range(12):
+        table.upsert([{"id": day + 12 * at, "day": f"d{day}", "n": at} for at in range(10)])
+    kept(lake)
+    assert planned(table, 29) == ["d5"]
+    assert planned(table, 12 * 10) == []
+    before = table.refresh().meta.head_version
+    assert len(planned(table, 29, history_epoch="another")) == 12
+    assert len(planned(table, 29, version=before + 1)) == 12
+    table.upsert([{"id": 29, "day": "e", "n": 0}])
+    table.upsert([{"id": 30, "day": "e", "n": 0}])  # whose file has no other key between its bounds
+    assert planned(table, 29) == ["d5", "d5", "e"]
+    kept(lake)
+    assert planned(table, 29) == ["d5", "d5", "e"]
+    table.truncate(partition={"day": "d5"})
+    assert planned(table, 29) == ["e"]
+    table.compact("major")  # what it writes isn't known
+    assert len(planned(table, 29)) == 12
+    kept(lake)
+    assert planned(table, 29) == ["e"]
+    table.restore(version=before)
+    assert len(planned(table, 29)) == 12
+    assert KeyIndexKeeper(lake, rows_at_least=1).run_once()
+    assert planned(table, 29) == ["d5"]
+    assert table.get([29]).to_pylist() == [{"id": 29, "day": "d5", "n": 2}]
+
+
+def test_what_is_known_of_a_table_lacks_no_file_that_no_layer_covers(lake: Lake) -> None:
+    table = made(lake, "partly", buckets=1)
+    table.upsert([{"id": at, "day": "a", "n": 0} for at in range(20)])
+    kept(lake)
+    [coverage] = Path(table.view.folder).glob(f"{FOLDER}/*/*{key_coverage.SUFFIX}")
+    for at in range(COVERAGE_COMMITS):
+        table.upsert([{"id": 100 + at % 3, "day": "b", "n": at}])
+    KeyIndexKeeper(lake, now_s=lambda: 0.0, files_at_least=1 << 20).run_once()  # they are too few for a layer
+    [later] = Path(table.view.folder).glob(f"{FOLDER}/*/*{key_coverage.SUFFIX}")
+    assert later.name > coverage.name
+    last = max(at for at in range(COVERAGE_COMMITS) if at % 3 == 1)
+    assert planned(table, 101) == ["b"] * (last // 3 + 1)
+    assert table.get([101]).to_pylist() == [{"id": 101, "day": "b", "n": last}]
+    later.write_bytes(later.read_bytes()[:-1])
+    key_index.forget_all()
+    assert table.get([101]).to_pylist() == [{"id": 101, "day": "b", "n": last}]
 
 
 # -- table services ----------------------------------------------------------------------------------------------------

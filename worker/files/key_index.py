@@ -6,7 +6,8 @@ by hash. Files that no layer covers are read. So a layer that is missing, damage
 and changes no answer.
 
     <table>/_keys/<facts>/<bucket>-<name>.keys
-    magic, 8 bytes | length of the head, 4 bytes | head as JSON: facts, bucket, images, files
+    magic, 8 bytes | length of the head, 4 bytes
+    head as JSON: facts, bucket, images, files, their partitions (each once), of each file the place of its partition
     the first hash of each block, 8 bytes each | the xxHash64 of each block, 8 bytes each
     SHA-256 of all that
     blocks of 8,192 images: their hashes, 8 bytes each | their numbers, 2 or 4 bytes each
@@ -21,11 +22,13 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from base64 import b64decode, b64encode
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sized
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,22 +37,27 @@ from pyarrow import fs
 from xxhash import xxh64_intdigest
 
 from protos.laketx.v1 import catalog_pb2
+from worker.files import key_coverage
+from worker.files.key_coverage import Coverage
 from worker.files.storage import put_whole, storage
 
 FOLDER: Final = "_keys"  # below the table's folder
 SUFFIX: Final = ".keys"
-MAGIC: Final = b"LTXKEY01"
+MAGIC: Final = b"LTXKEY02"
 BLOCK_IMAGES: Final = 1 << 13
 RUN_BLOCKS: Final = 1 << 7  # read at once
 GAP_BLOCKS: Final = 2  # so many are read though no key needs them, rather than begin another request
 SHORT_FILES: Final = 1 << 15  # so many fit into numbers of two bytes
 HEADS_BYTES: Final = 32 << 20
+BLOCKS_BYTES: Final = 32 << 20
+FILES_MAX: Final = 100_000  # in remembered lists
 FILE_BYTES: Final = 200  # of a remembered head, for each file
 _DIGEST_BYTES: Final = 32
 _LENGTH: Final = struct.Struct("<I")
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
+V = TypeVar("V")
 
 
 class DamagedIndexError(Exception):
@@ -80,6 +88,7 @@ class Layer:
     bucket: int
     images: int
     files: tuple[str, ...]
+    partitions: tuple[bytes, ...]  # of each file, as a message
     first_hashes: Hashes
     digests: Hashes
     begin: int  # of the blocks
@@ -104,9 +113,17 @@ def folder_of(meta: catalog_pb2.Table) -> str:
 # -- content -----------------------------------------------------------------------------------------------------------
 
 
-def encode(facts: str, bucket: int, files: Sequence[str], images: Images) -> bytes:
-    """The content of a layer."""
-    head = {"facts": facts, "bucket": bucket, "images": len(images.hashes), "files": list(files)}
+def encode(facts: str, bucket: int, files: Mapping[str, bytes], images: Images) -> bytes:
+    """The content of a layer of these files, which have their partitions."""
+    partitions = {partition: at for at, partition in enumerate(dict.fromkeys(files.values()))}
+    head = {
+        "facts": facts,
+        "bucket": bucket,
+        "images": len(images.hashes),
+        "files": list(files),
+        "partitions": [b64encode(partition).decode() for partition in partitions],
+        "of": [partitions[partition] for partition in files.values()],
+    }
     text = json.dumps(head, separators=(",", ":")).encode()
     kind = _number_type(files)
     begins = range(0, len(images.hashes), BLOCK_IMAGES)
@@ -121,7 +138,7 @@ def encode(facts: str, bucket: int, files: Sequence[str], images: Images) -> byt
     return b"".join([front, hashlib.sha256(front).digest(), *blocks])
 
 
-def _number_type(files: Sequence[str]) -> str:
+def _number_type(files: Sized) -> str:
     return "<u2" if len(files) <= SHORT_FILES else "<u4"
 
 
@@ -139,9 +156,10 @@ def decode_head(facts: str, path: str, stream: Any) -> Layer:
     text = stream.read(length)
     try:
         head = json.loads(text)
-        covered = tuple(head["files"])
+        covered, partitions = tuple(head["files"]), [b64decode(partition) for partition in head["partitions"]]
+        of_files = tuple(partitions[at] for at in head["of"])
         bucket, images, names_facts = int(head["bucket"]), int(head["images"]), head["facts"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise DamagedIndexError(path) from error
     blocks = -(-images // BLOCK_IMAGES)
     arrays = stream.read(16 * blocks)
@@ -149,11 +167,15 @@ def decode_head(facts: str, path: str, stream: Any) -> Layer:
     if hashlib.sha256(front).digest() != stream.read(_DIGEST_BYTES) or names_facts != facts:
         raise DamagedIndexError(path)
     numbers = np.frombuffer(arrays, "<u8")
-    return Layer(path, bucket, images, covered, numbers[:blocks], numbers[blocks:], len(front) + _DIGEST_BYTES)
+    begin = len(front) + _DIGEST_BYTES
+    return Layer(path, bucket, images, covered, of_files, numbers[:blocks], numbers[blocks:], begin)
 
 
-def find_in(layer: Layer, stream: Any, hashes: Hashes) -> tuple[Places, Places]:
-    """The images of these keys, whose hashes ascend: the place of each one's hash, and its number."""
+def find_in(layer: Layer, read: Callable[[int, int], Images], hashes: Hashes) -> tuple[Places, Places]:
+    """The images of these keys, whose hashes ascend: the place of each one's hash, and its number.
+
+    `read` reads the images from one block up to another.
+    """
     first = np.maximum(np.searchsorted(layer.first_hashes, hashes, "left") - 1, 0)
     last = np.searchsorted(layer.first_hashes, hashes, "right") - 1
     is_inside = last >= 0
@@ -163,7 +185,7 @@ def find_in(layer: Layer, stream: Any, hashes: Hashes) -> tuple[Places, Places]:
     places: list[Places] = [np.empty(0, np.int64)]
     numbers: list[Places] = [np.empty(0, np.int64)]
     for begin, end in _runs(np.flatnonzero(np.cumsum(marks[:-1]))):
-        images = read_blocks(layer, stream, begin, end)
+        images = read(begin, end)
         low = int(np.searchsorted(hashes, images.hashes[0]))
         high = int(np.searchsorted(hashes, images.hashes[-1], "right"))
         within = hashes[low:high]
@@ -211,38 +233,59 @@ def read_blocks(layer: Layer, stream: Any, begin: int, end: int) -> Images:
 # -- storage -----------------------------------------------------------------------------------------------------------
 
 
-def _size(layer: Layer) -> int:
+def _head_size(layer: Layer) -> int:
     return layer.first_hashes.nbytes + layer.digests.nbytes + FILE_BYTES * len(layer.files)
 
 
-class HeadMemory:
-    """Heads that this process read. Threads share it."""
+def _block_size(images: Images) -> int:
+    return images.hashes.nbytes + images.numbers.nbytes
 
-    def __init__(self, bytes_max: int = HEADS_BYTES) -> None:
-        self._heads: LRUCache[str, Layer] = LRUCache(bytes_max, getsizeof=_size)
+
+def _coverage_size(coverage: Coverage) -> int:
+    return 1 + sum(map(len, (*coverage.layers.values(), *coverage.others.values())))
+
+
+class Memory(Generic[V]):
+    """What this process read of an index. Threads share it."""
+
+    def __init__(self, most: int, size: Callable[[V], int]) -> None:
+        self._held: LRUCache[Hashable, V] = LRUCache(most, getsizeof=size)
         self._lock = Lock()
 
-    def find(self, path: str) -> Layer | None:
+    def find(self, name: Hashable) -> V | None:
         with self._lock:
-            return self._heads.get(path)
+            return self._held.get(name)
 
-    def add(self, path: str, layer: Layer) -> None:
+    def add(self, name: Hashable, value: V) -> None:
+        with self._lock, suppress(ValueError):  # larger than all the room
+            self._held[name] = value
+
+    def drop(self, name: Hashable) -> None:
         with self._lock:
-            if _size(layer) <= self._heads.maxsize:
-                self._heads[path] = layer
+            self._held.pop(name, None)
 
     def clear(self) -> None:
         with self._lock:
-            self._heads.clear()
+            self._held.clear()
 
 
-MEMORY: Final = HeadMemory()
+HEADS: Final = Memory(HEADS_BYTES, _head_size)
+BLOCKS: Final = Memory(BLOCKS_BYTES, _block_size)
+COVERAGES: Final = Memory(FILES_MAX, _coverage_size)
+LISTS: Final[Memory[list[str]]] = Memory(FILES_MAX, lambda paths: 1 + len(paths))  # of what is in folders
+
+
+def forget_all() -> None:
+    """As if another process had read it all."""
+    for memory in (HEADS, BLOCKS, COVERAGES, LISTS):
+        memory.clear()
 
 
 class KeyIndex:
     """The layers that storage has of a table, by bucket number; of some buckets, or all. Damaged ones are left out.
 
-    A fork has files of the table that it left, so that table's layers are of use to it, too, with `others`.
+    A fork has files of the table that it left, so that table's layers are of use to it, too, with `others`. A list of
+    the layers that is `remembered` may be old: `forget` it if one of them can't be read, or they cover too little.
     """
 
     def __init__(
@@ -252,10 +295,13 @@ class KeyIndex:
         buckets: Iterable[int] | None = None,
         *,
         others: bool = False,
+        remembered: bool = False,
     ) -> None:
         self._meta = meta
         self._files, self._root = storage(table_folder)
+        self._is_remembered = remembered
         self.damaged: list[str] = []
+        self.coverages: list[str] = []
         self.layers: dict[int, list[Layer]] = defaultdict(list)
         chosen = None if buckets is None else set(buckets)
         for table_id in {meta.table_id, meta.folder_id or meta.table_id} if others else {meta.table_id}:
@@ -265,6 +311,10 @@ class KeyIndex:
 
     def _add(self, facts: str, chosen: set[int] | None) -> None:
         for path in self._listed(f"{FOLDER}/{facts}"):
+            if path.endswith(key_coverage.SUFFIX):
+                if facts == facts_of(self._meta):
+                    self.coverages.append(path)
+                continue
             bucket = path.rpartition("/")[2].partition("-")[0]
             if bucket.isdecimal() and (chosen is None or int(bucket) in chosen):
                 layer = self._head(facts, path)
@@ -274,15 +324,43 @@ class KeyIndex:
                     self.layers[layer.bucket].append(layer)
 
     def _listed(self, folder: str) -> list[str]:
-        """The paths of layers, below the table's folder."""
+        """The paths of layers and coverages, below the table's folder."""
+        remembered = LISTS.find(f"{self._root}/{folder}") if self._is_remembered else None
+        if remembered is not None:
+            return remembered
         try:
             listed = self._files.get_file_info(fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True))
         except (OSError, pa.ArrowException):
             return []
-        return [f"{folder}/{info.base_name}" for info in listed if info.base_name.endswith(SUFFIX)]
+        names = [info.base_name for info in listed if info.base_name.endswith((SUFFIX, key_coverage.SUFFIX))]
+        paths = [f"{folder}/{name}" for name in names]
+        if self._is_remembered:
+            LISTS.add(f"{self._root}/{folder}", paths)
+        return paths
+
+    def forget(self) -> None:
+        """Forgets which layers there are."""
+        LISTS.drop(f"{self._root}/{folder_of(self._meta)}")
+
+    def coverage(self) -> Coverage | None:
+        """What the layers cover, as of the newest version of which that is kept."""
+        path = key_coverage.newest(self.coverages)
+        if path is None:
+            return None
+        whole = f"{self._root}/{path}"
+        coverage = COVERAGES.find(whole)
+        if coverage is None:
+            try:
+                with self._files.open_input_file(whole) as stream:
+                    coverage = key_coverage.decode(facts_of(self._meta), stream.read())
+            except (OSError, pa.ArrowException):
+                return None
+            if coverage is not None:
+                COVERAGES.add(whole, coverage)
+        return coverage
 
     def _head(self, facts: str, path: str) -> Layer | None:
-        remembered = MEMORY.find(f"{self._root}/{path}")
+        remembered = HEADS.find(f"{self._root}/{path}")
         if remembered is not None:
             return remembered
         try:
@@ -290,16 +368,29 @@ class KeyIndex:
                 layer = decode_head(facts, path, stream)
         except (OSError, pa.ArrowException, DamagedIndexError):
             return None
-        MEMORY.add(f"{self._root}/{path}", layer)
+        HEADS.add(f"{self._root}/{path}", layer)
         return layer
 
     def find(self, layer: Layer, hashes: Hashes) -> tuple[Places, Places] | None:
-        """`find_in` a layer; None if it can't be read."""
-        try:
-            with self._files.open_input_file(f"{self._root}/{layer.path}") as stream:
-                return find_in(layer, stream, hashes)
-        except (OSError, pa.ArrowException, DamagedIndexError):
-            return None
+        """`find_in` a layer; None if it can't be read. Blocks that are read alone are remembered."""
+        whole = f"{self._root}/{layer.path}"
+        with ExitStack() as opened:
+            streams: list[Any] = []
+
+            def read(begin: int, end: int) -> Images:
+                images = BLOCKS.find((whole, begin)) if end == begin + 1 else None
+                if images is None:
+                    if not streams:
+                        streams.append(opened.enter_context(self._files.open_input_file(whole)))
+                    images = read_blocks(layer, streams[0], begin, end)
+                    if end == begin + 1:
+                        BLOCKS.add((whole, begin), images)
+                return images
+
+            try:
+                return find_in(layer, read, hashes)
+            except (OSError, pa.ArrowException, DamagedIndexError):
+                return None
 
     def images(self, layer: Layer) -> Images | None:
         """All images of a layer; None if it can't be read."""
@@ -309,12 +400,20 @@ class KeyIndex:
         except (OSError, pa.ArrowException, DamagedIndexError):
             return None
 
-    def write(self, bucket: int, files: Sequence[str], images: Images) -> str:
-        """Keeps a layer; returns its path."""
+    def write(self, bucket: int, files: Mapping[str, bytes], images: Images) -> str:
+        """Keeps a layer of these files, which have their partitions; returns its path."""
         content = encode(facts_of(self._meta), bucket, files, images)
         name = hashlib.sha256(content).hexdigest()[:32]
         path = f"{folder_of(self._meta)}/{bucket:05d}-{name}{SUFFIX}"
         put_whole(self._files, f"{self._root}/{path}", content)
+        return path
+
+    def write_coverage(self, coverage: Coverage) -> str:
+        """Keeps what layers cover; returns its path."""
+        content = key_coverage.encode(facts_of(self._meta), coverage)
+        path = f"{folder_of(self._meta)}/{key_coverage.name_of(coverage, content)}"
+        put_whole(self._files, f"{self._root}/{path}", content)
+        self.forget()
         return path
 
     def delete(self, path: str) -> None:

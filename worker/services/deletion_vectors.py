@@ -34,7 +34,7 @@ class VectorKeeper(Keeper):
     def wants(self, meta: catalog_pb2.Table) -> bool:
         return bool(meta.primary_key)
 
-    def keep(self, then: TableView, files: list[ScannedFile]) -> int:
+    def keep(self, then: TableView, version: int, files: list[ScannedFile]) -> int:  # noqa: ARG002 - files say it
         written, kept = WrittenSchemas(then), 0
         done, seen = self._done.get(then.table_id, set()), set()
         for bucket in by_bucket(files)[1]:

@@ -49,7 +49,7 @@ class Keeper(ABC):
         """Whether such files are kept of a table."""
 
     @abstractmethod
-    def keep(self, then: TableView, files: list[ScannedFile]) -> int:
+    def keep(self, then: TableView, version: int, files: list[ScannedFile]) -> int:
         """Keeps them of a version with these files, until `is_stopping`; returns of how many buckets."""
 
     @abstractmethod
@@ -123,6 +123,6 @@ class Keeper(ABC):
             then = table if pinned.version == table.meta.head_version else table.at(pinned.version)
             entries = entries_of(then, pinned.version)
             files = [ScannedFile(entry.file, entry.data_version) for entry in entries if entry.HasField("file")]
-            return pinned.version, self.keep(then, files)
+            return pinned.version, self.keep(then, pinned.version, files)
         finally:
             pinned.release()

@@ -23,6 +23,7 @@ from worker.arrow.scan.plans import ScannedFile, WrittenSchemas
 from worker.base.schema import OP, TOMBSTONE
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
+from worker.files import key_coverage
 from worker.files.arrow_types import arrow_schema
 from worker.files.key_index import Hashes, Images, KeyIndex, Layer, Places
 from worker.services.keepers import IDLE_S, Keeper
@@ -30,6 +31,7 @@ from worker.services.keepers import IDLE_S, Keeper
 ROWS_AT_LEAST: Final = 10_000  # of files without a layer; fewer are read as fast
 FILES_AT_LEAST: Final = 8
 IMAGES_MAX: Final = 1 << 23  # of a layer, unless a file has more
+COVERAGE_COMMITS: Final = 32  # after so many a coverage is written anew
 GROWTH: Final = 4  # a layer is this many times as large as all that are newer
 
 
@@ -86,18 +88,23 @@ class KeyIndexKeeper(Keeper):
     ) -> None:
         super().__init__(lake, idle_s=idle_s, now_s=now_s)
         self._at_least = rows_at_least, files_at_least
+        self._history = ""  # of the service, before any of its versions was looked at
+
+    def run_once(self) -> int:
+        self._history = self._lake.client.get_warehouse().history_epoch
+        return super().run_once()
 
     def wants(self, meta: catalog_pb2.Table) -> bool:
         return key_spans_partitions(meta)
 
-    def keep(self, then: TableView, files: list[ScannedFile]) -> int:
+    def keep(self, then: TableView, version: int, files: list[ScannedFile]) -> int:
         buckets: dict[int, dict[str, ScannedFile]] = defaultdict(dict)
         for scanned in files:
             if not (scanned.file.inlined or scanned.file.external):
                 buckets[scanned.file.bucket][scanned.file.path] = scanned
         index, written, kept = KeyIndex(then.folder, then.meta), WrittenSchemas(then), 0
-        for path in index.damaged:
-            index.delete(path)
+        gone = list(index.damaged)
+        covers = {bucket: {layer.path: layer.files for layer in layers} for bucket, layers in index.layers.items()}
         for bucket in sorted({*buckets, *index.layers}):
             if self.is_stopping:
                 break
@@ -108,14 +115,47 @@ class KeyIndexKeeper(Keeper):
                 stay = {path for layer in index.layers[bucket] if layer not in work.replaced for path in layer.files}
                 anew = {path: scanned for path, scanned in live.items() if path not in stay}
                 for paths, images in _layers(then, written, index, work, anew):
-                    index.write(bucket, paths, images)
+                    partitions = {path: anew[path].file.partition.SerializeToString() for path in paths}
+                    covers.setdefault(bucket, {})[index.write(bucket, partitions, images)] = tuple(paths)
                 for layer in work.replaced:
-                    index.delete(layer.path)
+                    del covers[bucket][layer.path]
+                    gone.append(layer.path)
                 kept += 1
+        _cover(index, self._history, version, files, covers, changed=kept > 0)
+        for path in gone:
+            index.delete(path)
         return kept
 
     def forget(self) -> None:
         """The layers say themselves what they cover."""
+
+
+def _cover(
+    index: KeyIndex,
+    history: str,
+    version: int,
+    files: Sequence[ScannedFile],
+    covers: Mapping[int, Mapping[str, Sequence[str]]],
+    *,
+    changed: bool,
+) -> None:
+    """Keeps what the layers cover of a version, if they changed or the last such version is old."""
+    old = index.coverage()
+    if not changed and old is not None and old.history == history and version - old.version < COVERAGE_COMMITS:
+        return
+    covered = {path for layers in covers.values() for paths in layers.values() for path in paths}
+    others: dict[int, list[key_coverage.File]] = defaultdict(list)
+    for scanned in files:
+        file = scanned.file
+        if file.inlined or file.external or file.path not in covered:
+            others[file.bucket].append((file.path, file.partition.SerializeToString()))
+    layers = {bucket: list(paths) for bucket, paths in covers.items() if paths}
+    written = ""
+    if layers and sum(map(len, others.values())) <= key_coverage.OTHERS_MAX:
+        written = index.write_coverage(key_coverage.Coverage(history, version, layers, others))
+    for path in index.coverages:
+        if path != written:
+            index.delete(path)
 
 
 def _layers(

@@ -43,7 +43,7 @@ class KeyScopeChecker(Keeper):
     def wants(self, meta: catalog_pb2.Table) -> bool:
         return keys_checked(meta) is not None
 
-    def keep(self, then: TableView, files: list[ScannedFile]) -> int:
+    def keep(self, then: TableView, version: int, files: list[ScannedFile]) -> int:  # noqa: ARG002 - files say it
         """Sees bucket numbers without a key in two partitions; stops at the first one that has one."""
         checked = keys_checked(then.meta)
         if checked is None:

@@ -19,12 +19,13 @@ from metaservice.core.table.predicates import TRUE, Predicate, SqlValue, partiti
 from metaservice.core.table.pruning import UNKNOWN, Row, bounds, new_pruning, show
 from metaservice.core.table.rows import ColumnType
 from metaservice.core.varint import varint
-from metaservice.rpc.convert import answers, wire
+from metaservice.rpc.convert import answers, wire, wire_rows
 from metaservice.rpc.convert.client_features import ANY, Reader
 from metaservice.rpc.convert.joined_rows import joined_entries
 from metaservice.rpc.convert.paging import Room
 from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import Increment
+from metaservice.service.read.key_files import KeyFiles
 from metaservice.service.read.planning import Planning
 from metaservice.service.read.reads import Reads
 from metaservice.service.read.scan import Scan
@@ -76,12 +77,18 @@ def scan(planning: Planning, reads: Reads, request: read_pb2.PlanScanRequest, re
     version = reads.check_version(table, request.version if request.HasField("version") else None)
     has_names = request.HasField("predicate") and reader.names_versions
     meta = reads.meta_at(table, version) if has_names else table.meta
-    found = planning.scan(table, wanted(request, meta, version, explain=request.explain))
+    key_files = key_files_of(request, meta)
+    found = planning.scan(table, wanted(request, meta, version, explain=request.explain, key_files=key_files))
     return scan_answers(found, reader, without_stats=request.without_stats, explain=request.explain)
 
 
 def wanted(
-    request: read_pb2.PlanScanRequest | read_pb2.TableScan, meta: TableMeta, version: int, *, explain: bool = False
+    request: read_pb2.PlanScanRequest | read_pb2.TableScan,
+    meta: TableMeta,
+    version: int,
+    *,
+    explain: bool = False,
+    key_files: KeyFiles | None = None,
 ) -> Wanted:
     names = meta.partitioning.names
     predicate = wire.predicate(request.predicate, meta) if request.HasField("predicate") else TRUE
@@ -93,7 +100,23 @@ def wanted(
     if meta.is_partial:
         pruning = pruning.of_keys()
     reader = BoundsReader(column_types(meta, pruning.columns)) if pruning.columns else None
-    return Wanted(version, partition_part(predicate, names), named, pruning, reader, explain)
+    return Wanted(version, partition_part(predicate, names), named, pruning, reader, explain, key_files)
+
+
+def key_files_of(request: read_pb2.PlanScanRequest, meta: TableMeta) -> KeyFiles | None:
+    """What a reader of some keys knows; None of a table without keys."""
+    key_files = request.key_files
+    if not request.HasField("key_files") or not meta.keyed or request.more:
+        return None
+    if len(key_files.files) > common_pb2.LIMIT_KEY_FILES:
+        raise invalid("TOO_MANY_PATHS", count=len(key_files.files), most=common_pb2.LIMIT_KEY_FILES)
+    partitioning = meta.partitioning
+    files = tuple(
+        (wire.partition(one.partition, partitioning), wire.bucket(one.bucket, meta), wire_rows.named_path(one.path))
+        for one in key_files.files
+    )
+    version = wire.version(key_files.version, "key_files.version")
+    return KeyFiles(key_files.history_epoch, version, frozenset(key_files.buckets), files)
 
 
 def column_types(meta: TableMeta, names: Iterable[str]) -> list[ColumnType]:

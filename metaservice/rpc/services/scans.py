@@ -77,7 +77,9 @@ class ScanMethods(Servicer):
         for one, version in zip(_asked(request), instant.versions, strict=True):
             table = reads.get_table(table_id=wire.table_id(one.table_id))
             meta = reads.meta_at(table, reads.check_version(table, version))
-            wanted = plans.wanted(one, meta, version, explain=request.explain)
+            wanted = plans.wanted(
+                one, meta, version, explain=request.explain, key_files=plans.key_files_of(request, meta)
+            )
             yield self._calls.planning.scan(table, wanted), answers.table(table, meta)
 
 

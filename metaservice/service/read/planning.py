@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
@@ -10,6 +11,7 @@ from metaservice.core.table.predicates import Predicate
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import Increment, difference, log, logical_before
+from metaservice.service.read.key_files import AddedMemory
 from metaservice.service.read.plan_caches import AnswerMemory, StatsMemory
 from metaservice.service.read.reads import Reads, Resolved
 from metaservice.service.read.scan import Scan
@@ -27,13 +29,16 @@ class Planning:
         self.scan_counts = scan_counts
         self._memory = StatsMemory()
         self._answers = AnswerMemory()
+        self._added = AddedMemory()
 
     def scan(self, table: TableView, wanted: Wanted) -> Scan:
         cursor = self._decider.state.records.cursor()
         self._decider.state.check_readable(table, wanted.version)
+        if wanted.key_files is not None and wanted.key_files.history != self._decider.state.history.epoch:
+            wanted = replace(wanted, key_files=None)
         if not wanted.explain:
             self.scan_counts.add(table.raw_id, wanted.version, whole=wanted.is_whole)
-        return Scan(table, cursor, wanted, self._memory, self._answers)
+        return Scan(table, cursor, wanted, self._memory, self._answers, self._added)
 
     def _since(self, table: TableView, version: int) -> StoreCursor:
         """An increment needs every commit after its begin: a version that only a pin holds is not enough."""

@@ -8,18 +8,18 @@ inlined rows, as they are answered.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from metaservice.core import limits
-from metaservice.core.errors import BrokenInvariantError, ErrorKind, MetaError
+from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.predicates import TRUE, Predicate, truth
 from metaservice.core.table.pruning import Pruning, Row, Test, choose, conjuncts, exactly, leading_values
 from metaservice.service.decider.views import TableView
 from metaservice.service.read.file_blocks import Blocks, Key, Seen
 from metaservice.service.read.increments import added_by
+from metaservice.service.read.key_files import AddedMemory, entries_with
 from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Part, SeenPartition, StatsMemory
+from metaservice.service.read.row_ids import RowIds
 from metaservice.service.read.scan_request import Explanation, Wanted
 from metaservice.store import entry_keys, keys
 from metaservice.store.forks import live_entries
@@ -36,7 +36,13 @@ class Scan:
     """A plan in progress: iterate `entries` once, in one thread; then the explanation is complete."""
 
     def __init__(
-        self, table: TableView, cursor: StoreCursor, wanted: Wanted, memory: StatsMemory, answers: AnswerMemory
+        self,
+        table: TableView,
+        cursor: StoreCursor,
+        wanted: Wanted,
+        memory: StatsMemory,
+        answers: AnswerMemory,
+        added: AddedMemory,
     ) -> None:
         self.version = wanted.version
         self.explanation = Explanation()
@@ -46,6 +52,7 @@ class Scan:
         self._wanted = wanted
         self._memory = memory
         self._answers = answers
+        self._added = added
         self._is_narrow = False
         past = entry_keys.past_from(self._raw_id, wanted.version + 1), prefix_end(entry_keys.past_prefix(self._raw_id))
         last = next(iter(cursor.scan_back(*past)), None)
@@ -61,12 +68,27 @@ class Scan:
         elif self._is_whole():
             prefix = entry_keys.live_prefix(self._raw_id)
             yield from live_entries(self._cursor, prefix, prefix_end(prefix), wanted.version)
+        elif (few := self._of_keys()) is not None:
+            yield from (entry for entry in few if self._may_match(entry))
         else:
             prefixes = self._prefixes()
             self._is_narrow = len(prefixes) <= NARROW_PARTITIONS_MAX and all(p.endswith("\x00") for p in prefixes)
             for partition in self._partitions(prefixes):
                 if self._ruled_out(partition) is None:
                     yield from self._partition(partition)
+
+    def _of_keys(self) -> list[StoredEntry] | None:
+        """All that the reader of some keys needs; None if it is found by partition."""
+        key_files = self._wanted.key_files
+        if key_files is None or self._has_past:
+            return None
+        return entries_with(self._cursor, self._raw_id, self.version, key_files, self._added)
+
+    def _may_match(self, entry: StoredEntry) -> bool:
+        if self._ruled_out(entry.partition) is not None:
+            return False
+        row = self._look(entry, b"").row
+        return self._wanted.pruning.of_keys().failed(row + self._fixed(entry.partition)) is None
 
     def answered(
         self,
@@ -278,7 +300,7 @@ class Scan:
     def _pruned(self, partition: str) -> Iterator[StoredEntry]:
         """Prunes an append table: files hide nothing; a delete set matters if it may hide rows of a remaining file."""
         failed, fixed = self._wanted.pruning.failed, self._fixed(partition)
-        kept, sets = _RowIds(), []
+        kept, sets = RowIds(), []
         for _, seen in self._to_test(partition, self._wanted.pruning, fixed):
             if seen.is_delete_set:
                 sets.append(seen.raw)
@@ -398,43 +420,3 @@ def _text_start(columns: tuple[tuple[str, str], ...], values: tuple[object, ...]
     if len(values) == len(columns):
         return text + "\x00"
     return text + "/" if values else ""
-
-
-class _RowIds:
-    """The row ids that the remaining files may have, and their lowest data version."""
-
-    def __init__(self) -> None:
-        self._lows, self._highs = array("q"), array("q")
-        self._any_id = False
-        self._data_version_min = limits.COUNT_MAX
-        self._reach: list[int] | None = None
-
-    def add(self, entry: StoredEntry) -> None:
-        if self._reach is not None:
-            raise BrokenInvariantError("asked before the files were through")
-        self._data_version_min = min(self._data_version_min, entry.data_version)
-        if entry.row_id_min < 0:
-            self._any_id = True
-        else:
-            self._lows.append(entry.row_id_min)
-            self._highs.append(entry.row_id_max)
-
-    def may_be_hidden_by(self, entry: StoredEntry) -> bool:
-        if entry.data_version <= self._data_version_min:
-            return False
-        if self._any_id or entry.row_id_min < 0:
-            return True
-        if self._reach is None:
-            self._reach = self._sort()
-        place = bisect_right(self._lows, entry.row_id_max)
-        return place > 0 and self._reach[place - 1] >= entry.row_id_min
-
-    def _sort(self) -> list[int]:
-        """Sorts by the lowest id; computes the highest id of each file and all before it."""
-        pairs = sorted(zip(self._lows, self._highs, strict=True))
-        self._lows = array("q", (low for low, _ in pairs))
-        reach, highest = [], -1
-        for _, high in pairs:
-            highest = max(highest, high)
-            reach.append(highest)
-        return reach

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from metaservice.core.table.predicates import TRUE, Predicate
 from metaservice.core.table.pruning import NO_PRUNING, Pruning, Row
+from metaservice.service.read.key_files import KeyFiles
 
 
 class ReadBounds(Protocol):
@@ -30,11 +31,12 @@ class Wanted:
     pruning: Pruning = NO_PRUNING
     bounds: ReadBounds | None = None
     explain: bool = False
+    key_files: KeyFiles | None = None  # of a keyed table
 
     @property
     def is_whole(self) -> bool:
         """Whether it leaves nothing out."""
-        return self.on_partitions == TRUE and self.named is None and not self.pruning.tests
+        return self.on_partitions == TRUE and self.named is None and not self.pruning.tests and self.key_files is None
 
 
 @dataclass(slots=True)

@@ -145,6 +145,8 @@ class _LimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Limit.ValueType
     """Of the tables whose files are looked at to know a warehouse."""
     LIMIT_BUCKETS_UNNAMED: _Limit.ValueType  # 8
     """Of the buckets of a new primary-key table, where its maker names no number."""
+    LIMIT_KEY_FILES: _Limit.ValueType  # 1000
+    """Of the files that a plan's request names for some keys."""
 
 class Limit(_Limit, metaclass=_LimitEnumTypeWrapper):
     """Numbers that readers and writers in every language go by."""
@@ -193,6 +195,8 @@ LIMIT_TABLES_LOOKED_AT: Limit.ValueType  # 20
 """Of the tables whose files are looked at to know a warehouse."""
 LIMIT_BUCKETS_UNNAMED: Limit.ValueType  # 8
 """Of the buckets of a new primary-key table, where its maker names no number."""
+LIMIT_KEY_FILES: Limit.ValueType  # 1000
+"""Of the files that a plan's request names for some keys."""
 Global___Limit: _TypeAlias = Limit  # noqa: Y015
 
 class _NullValue:

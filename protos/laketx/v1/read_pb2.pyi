@@ -516,6 +516,7 @@ class PlanScanRequest(_message.Message):
     WITH_ROWS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     JOIN_ROWS_FIELD_NUMBER: _builtins.int
+    KEY_FILES_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     version: _builtins.int
@@ -558,6 +559,12 @@ class PlanScanRequest(_message.Message):
     def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableScan]:
         """More tables to plan after this one. The versions of all of them are of one instant."""
 
+    @_builtins.property
+    def key_files(self) -> Global___KeyFiles:
+        """What the reader of some keys knows by their key index. The plan may leave out what it already knows to have none of
+        them. Ignored for tables without a primary key, and with more.
+        """
+
     def __init__(
         self,
         *,
@@ -574,16 +581,55 @@ class PlanScanRequest(_message.Message):
         with_rows: _builtins.bool = ...,
         more: _abc.Iterable[Global___TableScan] | None = ...,
         join_rows: _builtins.bool = ...,
+        key_files: Global___KeyFiles | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "predicate", b"predicate", "principal", b"principal", "version", b"version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "key_files", b"key_files", "predicate", b"predicate", "principal", b"principal", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "explain", b"explain", "join_rows", b"join_rows", "lease_ms", b"lease_ms", "more", b"more", "partitions", b"partitions", "pin_id", b"pin_id", "predicate", b"predicate", "principal", b"principal", "table_id", b"table_id", "version", b"version", "with_rows", b"with_rows", "with_tables", b"with_tables", "without_stats", b"without_stats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "explain", b"explain", "join_rows", b"join_rows", "key_files", b"key_files", "lease_ms", b"lease_ms", "more", b"more", "partitions", b"partitions", "pin_id", b"pin_id", "predicate", b"predicate", "principal", b"principal", "table_id", b"table_id", "version", b"version", "with_rows", b"with_rows", "with_tables", b"with_tables", "without_stats", b"without_stats"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
 Global___PlanScanRequest: _TypeAlias = PlanScanRequest  # noqa: Y015
+
+@_typing.final
+class KeyFiles(_message.Message):
+    """What the reader of some keys of a primary-key table knows of a version: which of its files may have an image of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HISTORY_EPOCH_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    BUCKETS_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    history_epoch: _builtins.str
+    """The service's history that the version is of, as the warehouse tells it. What is known of another one is ignored."""
+    version: _builtins.int
+    """The version. Files that were added later are not known."""
+    @_builtins.property
+    def buckets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The bucket numbers of the keys."""
+
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.FileRef]:
+        """The files of the version that may have an image of one of the keys, at most 1,000. They need not be live any more."""
+
+    def __init__(
+        self,
+        *,
+        history_epoch: _builtins.str = ...,
+        version: _builtins.int = ...,
+        buckets: _abc.Iterable[_builtins.int] | None = ...,
+        files: _abc.Iterable[_common_pb2.FileRef] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "files", b"files", "history_epoch", b"history_epoch", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyFiles: _TypeAlias = KeyFiles  # noqa: Y015
 
 @_typing.final
 class TableScan(_message.Message):

@@ -576,6 +576,24 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "older_index"),
     ),
     Bug(
+        "a look-up by the key index misses what was committed since",
+        "metaservice/service/read/key_files.py",
+        (("in range(key_files.version + 1, version + 1)", "in range(key_files.version + 2, version + 1)"),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "changes_no_answer or plans_the_files"),
+    ),
+    Bug(
+        "a look-up by the key index misses files that no layer covers",
+        "worker/services/key_indexes.py",
+        (("if file.inlined or file.external or file.path not in covered:", "if file.inlined or file.external:"),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "lacks_no_file"),
+    ),
+    Bug(
+        "what is known of another history is believed",
+        "metaservice/service/read/planning.py",
+        (("wanted.key_files.history != self._decider", '"" == self._decider'),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "plans_the_files"),
+    ),
+    Bug(
         "a damaged key index is believed",
         "worker/files/key_index.py",
         (("if xxh64_intdigest(part) != int(layer.digests[block]):", "if not part:"),),

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.arrow.scan.inlined_rows import fetch_entries
 from worker.base.values import partition_key
 from worker.connection.pins import PinnedVersion
@@ -80,13 +80,18 @@ class PinnedPlan:
 
 
 def pinned_plan(
-    table: TableView, version: int | None, predicate: common_pb2.Predicate | None = None, *, whole: bool = True
+    table: TableView,
+    version: int | None,
+    predicate: common_pb2.Predicate | None = None,
+    *,
+    whole: bool = True,
+    key_files: read_pb2.KeyFiles | None = None,
 ) -> PinnedPlan | None:
     """By one call; None if the service is of the release before. Default the newest version.
 
     Not `whole`: no more than the first part of the plan, which is all of a small table's.
     """
-    found = table.lake.pins.scan(table.table_id, version, predicate)
+    found = table.lake.pins.scan(table.table_id, version, predicate, key_files)
     if found is None:
         return None
     pinned, parts = found

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan import image_folds
+from worker.arrow.scan.key_files import forget_old, is_narrow, key_files_of
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
 from worker.arrow.scan.plans import ScannedFile, pinned_plan
 from worker.arrow.scan.version_rows import VERSION, VersionRows
@@ -29,6 +30,7 @@ from worker.base.schema import OP, SET, TOMBSTONE, UPSERT
 from worker.base.values import PartitionKey, partition_key, python_value, wire_value
 from worker.commit.stages import Stage
 from worker.connection.table_view import TableView
+from worker.files.key_index import facts_of
 
 KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
 BYTES_TOGETHER: Final = 64 << 20  # of rows that are compared with the keys at once
@@ -99,17 +101,25 @@ def _among(rows: pa.Table, keys: pl.DataFrame) -> pa.Table:
     return rows.take(pa.array(near.to_numpy()))
 
 
-def rows_with(reader: VersionRows, meta: catalog_pb2.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+def rows_with(
+    reader: VersionRows,
+    meta: catalog_pb2.Table,
+    keys: pa.Table,
+    columns: Sequence[str],
+    *,
+    is_looked_up: bool = False,
+) -> pa.Table:
     """The visible rows of one version that have one of the keys, whatever their partition; in no order.
 
-    No bucket is merged: the newest image of a key in a partition is what it has there, or all of them are folded.
+    No bucket is merged: the newest image of a key in a partition is what it has there, or all of them are folded. With
+    `is_looked_up` the reader's plan has no files but those that may have one of the keys.
     """
     wide = list(dict.fromkeys([*columns, *keys.column_names, *_places(meta)]))
     if not len(keys):
         return reader.empty(columns)
     near = near_keys(keys, meta)
     files = reader.files_near(near)
-    if key_spans_partitions(meta):
+    if key_spans_partitions(meta) and not is_looked_up:
         files = key_places(reader.table, files, key_hashes(keys, meta)).files_with_keys()
     return _newest(meta, _images_of(reader, files, keys, near, wide), columns)
 
@@ -149,7 +159,13 @@ def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -
 
 def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table:
     """The rows of the newest version that have one of the keys."""
-    planned = pinned_plan(table, None, near_keys(keys, table.meta))
+    spans, near = key_spans_partitions(table.meta), near_keys(keys, table.meta)
+    key_files = key_files_of(table, key_hashes(keys, table.meta)) if spans and len(keys) else None
+    planned = pinned_plan(table, None, near, key_files=key_files)
+    if key_files is not None and planned is not None:
+        forget_old(table, planned, key_files)
+        if facts_of(planned.table.meta) != facts_of(table.meta):  # a definition that replaced the one that was known
+            key_files, planned = None, pinned_plan(table, None, near)
     if planned is None:  # a service of the release before
         pinned = table.lake.pins.own(table.table_id, None)
         then = table.at(pinned.version)
@@ -157,7 +173,9 @@ def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None)
     else:
         then = planned.table
         reader = VersionRows(then, planned.pinned.version, planned)
-    return rows_with(reader, then.meta, keys, reader.schema.names if columns is None else columns)
+    is_looked_up = key_files is not None and planned is not None and is_narrow(planned, key_files)
+    names = reader.schema.names if columns is None else columns
+    return rows_with(reader, then.meta, keys, names, is_looked_up=is_looked_up)
 
 
 # -- keys that span partitions -----------------------------------------------------------------------------------------
