@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from dataclasses import replace
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from metaservice.service.decider.fork_book import ForkBook
@@ -35,6 +37,11 @@ def is_needed(forks: dict[bytes, Fork], raw_id: bytes) -> bool:
     )
 
 
+FIRST, DROPPED = (Fork(TABLES[0], TABLES[1], 1, 1, 0, TABLES[1], "b", is_dropped=gone) for gone in (False, True))
+
+
+@example([FIRST, DROPPED, FIRST])
+@example([FIRST, replace(DROPPED, successor=TABLES[2])])
 @given(st.lists(st.one_of(FORKS, IDS), min_size=8, max_size=20))
 def test_the_book_is_what_the_forks_say(steps: list[Fork | bytes]) -> None:
     book, forks = ForkBook(), dict[bytes, Fork]()

@@ -188,15 +188,16 @@ class BranchReplay:
     def _move_marks(self, table: TableState, part: Replayed, marks: list[MovedMarks]) -> None:
         """Adds what becomes of the fork's tags and cursors, or notes why it can't be."""
         state, fork_id, parent_id = self._state, table.meta.table_id, part.table.meta.table_id
-        if table.fork is None or part.fails:
+        cursors, tags = state.marks.own_cursors(fork_id), state.marks.names_of_tags(fork_id)
+        if table.fork is None or part.fails or not (cursors or tags):
             return
         base, is_forward = table.fork.version, part.is_forward
         moved = MovedMarks(table, part.table, [], [])
         try:
-            for cursor in state.marks.own_cursors(fork_id):
+            for cursor in cursors:
                 if merged_cursor(cursor, find_cursor(state, parent_id, cursor.name), base, is_forward=is_forward):
                     moved.cursors.append(cursor)
-            for name in state.marks.names_of_tags(fork_id):
+            for name in tags:
                 tag = state.marks.tags[fork_id, name]
                 if merged_tag(tag, find_tag(state, parent_id, name), base, is_forward=is_forward):
                     moved.tags.append(tag)

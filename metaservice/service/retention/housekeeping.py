@@ -173,10 +173,11 @@ class Housekeeping:
 
     def _move_horizons(self, now_us: int) -> Steps:
         moved = False
-        self._branched_us = {}  # branches to come begin later
-        for branch in self._state.branches.values():
-            since_us = self._branched_us.get(branch.tables, branch.time_us)
-            self._branched_us[branch.tables] = min(since_us, branch.time_us)
+        self._branched_us = branched_us = dict[tuple[str, ...], int]()  # branches to come begin later
+        for branch in self._state.branches.values():  # there may be 100,000
+            since_us = branched_us.get(branch.tables)
+            if since_us is None or branch.time_us < since_us:
+                branched_us[branch.tables] = branch.time_us
         for table_id in list(self._state.tables):
             table, view = self._state.tables.get(table_id), self._state.views.find(table_id)
             self._pages.room -= 1

@@ -14,6 +14,7 @@ MARKS = ("tests/branches/test_marks.py",)
 NAMES = ("tests/branches/test_names.py",)
 EVENTS = ("tests/branches/test_branch_events.py",)
 TURNS = ("tests/branches/test_merge_turns.py",)
+FORK_BOOK = ("tests/unit/test_fork_book.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
 MERGE_ALONE = ("tests/branches/test_only_by_merge.py",)
@@ -505,6 +506,24 @@ BUGS: Final = (
         SERVICE + "branch/replay.py",
         (("replayed.prepared.append(", "replayed.prepared.insert(0, "),),
         ("tests/branches/test_conflicts.py",),
+    ),
+    Bug(
+        "a refresh puts the files of its commits into the parent's index",
+        SERVICE + "branch/replay.py",
+        (("            if self._is_merge:\n", "            if True:\n"),),
+        REFRESH,
+    ),
+    Bug(
+        "a fork that is brought back counts as dropped",
+        SERVICE + "decider/fork_book.py",
+        (("                _take_from(self._dropped, fork.branch, raw_id)\n", "                pass\n"),),
+        FORK_BOOK,
+    ),
+    Bug(
+        "nobody knows that a refreshed fork has the files of the one before",
+        SERVICE + "decider/fork_book.py",
+        (("        and needed_by(before) == needed_by(after)\n", ""),),
+        FORK_BOOK,
     ),
     Bug(
         "a fork gets the ids that a statement was told for the columns of its replacement",
