@@ -31,16 +31,20 @@ def companions_of(
     key_index: bool = True,
     views: bool = True,
     periodic: bool = True,
+    spark: bool = False,
     idle_s: float = IDLE_S,
 ) -> list[Companion]:
-    """Return what runs beside a worker's tasks. Refreshes and periodic tasks need the packages of laketx[views]."""
+    """Return what runs beside a worker's tasks. Refreshes and periodic tasks need the packages of laketx[views].
+
+    `spark`: periodic tasks in Spark's SQL run, too.
+    """
     companions: list[Companion] = [VectorKeeper(lake, idle_s=idle_s)] if vectors else []
     companions += [KeyIndexKeeper(lake, idle_s=idle_s), KeyScopeChecker(lake, idle_s=idle_s)] if key_index else []
     has_engine = all(importlib.util.find_spec(package) is not None for package in ("duckdb", "sqlglot"))
     if views and has_engine:
         companions.append(refresher.ViewRefresher(lake))
     if periodic and has_engine:
-        companions.append(scheduler.TaskScheduler(lake))
+        companions.append(scheduler.TaskScheduler(lake, spark=spark))
     if (views or periodic) and not has_engine:
         log.info("views are not refreshed here, and periodic tasks are not run: pip install 'laketx[views]'")
     return companions

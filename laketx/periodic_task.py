@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from metaservice.client import NotFoundError
+from metaservice.client.periodic_tasks import ENGINES, engine_name, waiting_text
 from protos.laketx.v1 import catalog_pb2
 from protos.laketx.v1 import maintenance_pb2 as pb
 from worker.base.errors import InputError
@@ -17,11 +18,14 @@ from worker.base.lazy_modules import LazyModule
 from worker.connection.lake_connection import Connection
 
 if TYPE_CHECKING:
-    from worker.periodic import attempts, definitions, runs
+    from worker.periodic import attempts, definitions, runs, spark_runs
+    from worker.periodic.definitions import Engine
+    from worker.periodic.runs import CheckedStatement
 else:
     attempts = LazyModule("worker.periodic.attempts")
     definitions = LazyModule("worker.periodic.definitions")
     runs = LazyModule("worker.periodic.runs")
+    spark_runs = LazyModule("worker.periodic.spark_runs")
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 WAIT_S: Final = 600.0  # for a run that another worker has
@@ -46,6 +50,7 @@ class PeriodicRun:
     error: str
     skips: int
     requested: bool
+    engine: str  # "duckdb", "spark", or empty if nothing ran
 
 
 class PeriodicTask:
@@ -53,7 +58,7 @@ class PeriodicTask:
 
     run, suspend, resume, alter, drop         what becomes of it
     history                                   its runs
-    statement, schedule, when, next_run, …    what it is, as of the last `refresh`
+    statement, engine, schedule, next_run, …  what it is, as of the last `refresh`
 
         task = lake.create_periodic_task(
             "shop.nightly", "INSERT INTO shop.days SELECT day, sum(amount) FROM shop.orders GROUP BY day",
@@ -79,6 +84,16 @@ class PeriodicTask:
     def statement(self) -> str:
         """The statement that it runs, as it was written."""
         return self.message.statement
+
+    @property
+    def engine(self) -> str:
+        """What runs the statement, in whose SQL it is: "duckdb" or "spark"."""
+        return engine_name(self.message.engine)
+
+    @property
+    def waits_for(self) -> str:
+        """What a run that is due lacks: "a worker with Spark: laketx worker --spark"; empty if it lacks nothing."""
+        return waiting_text(self.message)
 
     @property
     def schedule(self) -> str:
@@ -126,15 +141,20 @@ class PeriodicTask:
         It runs in this process, unless a worker was faster; either way it returns when the run has ended. With a
         `request_id`, a UUID of yours, the same call again returns the same run, as long as the history has it.
 
-        Raises InputError if the run fails; workers try it again, as any other run.
+        Raises InputError if the run fails, which workers try again as any other run; also if the statement is in
+        Spark's SQL, and this process has no Spark.
         """
+        engines = [pb.PERIODIC_ENGINE_DUCKDB]
+        if self.refresh().message.engine == pb.PERIODIC_ENGINE_SPARK:
+            spark_runs.check_session(self.lake)
+            engines.append(pb.PERIODIC_ENGINE_SPARK)
         request = self.lake.client.ask_periodic_run(self.name, request_id=request_id)
         self.message, due_us, worker = request.task, request.due_time_us, attempts.worker_name()
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             if self.message.run_time_us != due_us:
                 return next(run for run in self._runs() if run.due == _time(due_us))
-            begun = self.lake.client.begin_periodic_run(self.message.task_id, worker)
+            begun = self.lake.client.begin_periodic_run(self.message.task_id, worker, engines)
             if begun.due_time_us == due_us:
                 attempts.run_attempt(self.lake, begun, worker)
             self.refresh()
@@ -180,6 +200,7 @@ class PeriodicTasks(Connection):
         *,
         schedule: str,
         when: str = "",
+        engine: Engine = "",
         comment: str = "",
         if_not_exists: bool = False,
         or_replace: bool = False,
@@ -194,6 +215,9 @@ class PeriodicTasks(Connection):
         The schedule is `every 5 minutes` or `cron` with five fields, in UTC. `when` skips runs without new data:
         `HAS_DATA('shop.orders')`. See docs/periodic-tasks.md.
 
+        `engine="spark"`: the statement is in Spark's SQL, and workers with Spark run it. Without an engine, a statement
+        that DuckDB refuses is in Spark's SQL if this program has a session and Spark accepts it.
+
         Raises InputError or InvalidError for a wrong statement, schedule or condition, NotFoundError for an unknown
         table, AlreadyExistsError if the name is taken.
         """
@@ -202,7 +226,7 @@ class PeriodicTasks(Connection):
                 return self.periodic_task(name)
             except NotFoundError:
                 pass
-        checked = runs.check_statement(self, statement)
+        checked = self.check_periodic_statement(statement, engine)
         condition = definitions.parse_condition(when)
         conditions = [
             pb.HasData(table_id=self.client.get_table(table).table_id, cursor=cursor)
@@ -211,9 +235,10 @@ class PeriodicTasks(Connection):
         task = pb.PeriodicTask(
             name=name,
             statement=statement,
+            engine=checked.engine,
             operation=checked.operation,
             table_id=checked.target.table_id,
-            source_ids=checked.source_ids,
+            source_ids=[each.table_id for each in checked.sources],
             schedule=schedule,
             conditions=conditions,
             all_conditions=condition.needs_all,
@@ -223,6 +248,26 @@ class PeriodicTasks(Connection):
         if or_replace:
             mode = catalog_pb2.CREATE_MODE_OR_REPLACE
         return PeriodicTask(self, self.client.put_periodic_task(task, mode=mode))
+
+    def check_periodic_statement(self, statement: str, engine: Engine = "") -> CheckedStatement:
+        """Returns which engine runs a statement, which table it changes, and which ones it reads.
+
+        Raises InputError for a wrong statement or engine, NotFoundError for an unknown table.
+        """
+        if engine not in ("", *ENGINES):
+            raise InputError("PERIODIC_ENGINE_INVALID", f"the engine is duckdb or spark, not {engine}")
+        if engine == "spark":
+            return spark_runs.check_spark_statement(self, statement)
+        try:
+            return runs.check_statement(self, statement)
+        except InputError as refusal:
+            if engine or not self.uses_spark:
+                raise
+            try:
+                return spark_runs.check_spark_statement(self, statement)
+            except InputError as other:
+                why, also = (str(error).partition(": ")[2] for error in (refusal, other))
+                raise InputError(refusal.reason, f"{why}; and in Spark's SQL: {also}") from other
 
     def periodic_task(self, name: str) -> PeriodicTask:
         """Returns the periodic task of that name.
@@ -252,6 +297,7 @@ def _run(run: pb.PeriodicRun) -> PeriodicRun:
         error=run.error,
         skips=run.skips,
         requested=run.requested,
+        engine=engine_name(run.engine),
     )
 
 

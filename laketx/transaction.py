@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from laketx.arrow_reads import ArrowMethods, names_version, scan_of
 from laketx.change_streams import ChangeStreams, PlanChanges
 from laketx.cursor import Cursor
-from laketx.sql_statements import SqlStatements
 from laketx.table import Table
 from laketx.table_writes import Verbs
 from metaservice.client import CommitOutcomeUnknownError, uuid7
@@ -26,6 +25,7 @@ from worker.commit.transaction import run_writes
 from worker.commit.writes import Commit, Write, WriteOptions
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView, write_rules
+from worker.dataframes.sql_statements import SqlStatements
 from worker.files.storage import remove_folder
 
 if TYPE_CHECKING:

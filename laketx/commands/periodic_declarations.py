@@ -20,9 +20,15 @@ PERIODIC: Final = group(
 
 @command("create", PERIODIC)
 @click.argument("name", metavar="TASK", type=PERIODIC_TASK, help="Name of the periodic task.")
-@click.argument("statement", metavar="STATEMENT", help="An INSERT, UPDATE, DELETE or MERGE in DuckDB's SQL.")
+@click.argument("statement", metavar="STATEMENT", help="An INSERT, UPDATE, DELETE or MERGE.")
 @click.option("--schedule", metavar="TEXT", required=True, help='every 5 minutes, or "cron 30 3 * * *" in UTC.')
 @click.option("--when", metavar="TEXT", default="", help="Skip runs without new data: \"HAS_DATA('shop.orders')\".")
+@click.option(
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    help="What runs it, in whose SQL it is (default: duckdb).",
+)
 @click.option("--or-replace", is_flag=True, help="Replace the task of that name.")
 @comment_option
 @dry_run_option
@@ -32,7 +38,8 @@ def run_create(session: Session, **options: object) -> object:
 
     laketx --folder lake periodic create shop.clean "DELETE FROM shop.carts WHERE day < current_date - 7" \
 --schedule "cron 30 3 * * *"
-    It needs no Spark. The statement is checked against its tables. With --dry-run nothing is created.
+    The statement is checked against its tables. With --engine spark it is checked by Spark, which starts for that, and
+    workers with --spark run it. With --dry-run nothing is created.
     """
     return later(RUNS, "run_create", extra="views")(session, **options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from laketx.commands.view_statements import Answer
 from laketx.commands.views import opened
@@ -12,29 +12,24 @@ from laketx.lake import Lake
 from laketx.periodic_task import PeriodicRun, PeriodicTask
 from metaservice.cli.output import Session
 from metaservice.client import NotFoundError
-from worker.base.lazy_modules import LazyModule
 from worker.periodic.definitions import (
     AlterTask,
     CreateTask,
     DropTask,
+    Engine,
     ExecuteTask,
     NamedTask,
     ShowTasks,
     TaskDefinition,
 )
 
-if TYPE_CHECKING:
-    from worker.periodic import runs
-else:
-    runs = LazyModule("worker.periodic.runs")
-
 RUN_COLUMNS = (
-    "due timestamp, outcome string, rows bigint, version bigint, seconds double, attempts int, worker string, "
-    "failure string"
+    "due timestamp, outcome string, rows bigint, version bigint, seconds double, attempts int, engine string, "
+    "worker string, failure string"
 )
 TASK_COLUMNS = (
     "name string, schedule string, suspended boolean, next_run timestamp, outcome string, owner string, "
-    "statement string, failure string"
+    "engine string, waits_for string, statement string, failure string"
 )
 
 
@@ -44,6 +39,7 @@ def run_create(
     statement: str,
     schedule: str,
     when: str,
+    engine: Engine,
     or_replace: bool,
     comment: str,
     dry_run: bool,
@@ -51,16 +47,19 @@ def run_create(
 ) -> None:
     with opened(session, warehouse) as lake:
         if dry_run:
-            checked = runs.check_statement(lake, statement)
-            reads = ", ".join(checked.statement.reads)
-            answer = {"task": name, "changes": checked.target.name, "reads": list(checked.statement.reads)}
+            checked = lake.check_periodic_statement(statement, engine)
+            names = [table.name for table in checked.sources]
+            reads = ", ".join(names)
+            answer = {"task": name, "engine": engine, "changes": checked.target.name, "reads": names}
             text = f"would create {name}, which changes {checked.target.name}"
             session.show_answer(answer, f"{text} and reads {reads}" if reads else text)
             return
         task = lake.create_periodic_task(
-            name, statement, schedule=schedule, when=when, comment=comment, or_replace=or_replace
+            name, statement, schedule=schedule, when=when, engine=engine, comment=comment, or_replace=or_replace
         )
-        session.done(f"created {task.name}: {task.schedule}, next run {task.next_run:%Y-%m-%d %H:%M:%S}", task.message)
+        by = ", by workers with Spark" if task.engine == "spark" else ""
+        text = f"created {task.name}: {task.schedule}{by}, next run {task.next_run:%Y-%m-%d %H:%M:%S}"
+        session.done(text, task.message)
 
 
 def run_run(session: Session, name: str, request_id: str | None, warehouse: str | None) -> None:
@@ -111,6 +110,7 @@ def _create(lake: Lake, definition: CreateTask, name: str) -> None:
         definition.statement,
         schedule=definition.schedule,
         when=parts,
+        engine=definition.engine,
         comment=definition.comment,
         if_not_exists=definition.if_not_exists,
         or_replace=definition.or_replace,
@@ -118,12 +118,14 @@ def _create(lake: Lake, definition: CreateTask, name: str) -> None:
 
 
 def _run(run: PeriodicRun) -> tuple[object, ...]:
-    return run.due, run.outcome, run.rows, run.version, run.seconds, run.attempts, run.worker, run.error
+    done = (run.due, run.outcome, run.rows, run.version, run.seconds)
+    return *done, run.attempts, run.engine, run.worker, run.error
 
 
 def _task(task: PeriodicTask) -> tuple[object, ...]:
     last = next(iter(task.history(1)), None)
     outcome = "" if last is None else last.outcome
     return (
-        *(task.name, task.schedule, task.is_suspended, task.next_run, outcome, task.owner, task.statement, task.error),
+        *(task.name, task.schedule, task.is_suspended, task.next_run, outcome, task.owner),
+        *(task.engine, task.waits_for, task.statement, task.error),
     )

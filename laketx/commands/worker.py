@@ -85,8 +85,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--spark",
         action="store_true",
-        help="Run on the executors of a Spark session, configured by spark-defaults.conf; needs laketx[spark] and "
-        "Java. Without it, in processes of this machine.",
+        help="Run on the executors of a Spark session, configured by spark-defaults.conf, and run periodic tasks in "
+        "Spark's SQL, too; needs laketx[spark] and Java. Without it, in processes of this machine.",
     )
     found.add_argument(
         "--no-vectors",
@@ -120,6 +120,7 @@ def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
         key_index=not given.no_key_index,
         views=not given.no_views,
         periodic=not given.no_periodic_tasks,
+        spark=given.spark,
         idle_s=given.idle,
     )
     daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner, companions=companions)

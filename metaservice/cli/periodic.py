@@ -10,6 +10,7 @@ from metaservice.cli.kinds import NAMESPACE, PERIODIC_TASK
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, limit_option
 from metaservice.cli.values import when, word
+from metaservice.client.periodic_tasks import engine_name, waiting_text
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 COLUMNS = (
@@ -29,6 +30,7 @@ RUN_COLUMNS = (
     Column("version", right=True),
     Column("seconds", rank=1, right=True),
     Column("attempts", rank=2, right=True),
+    Column("engine", rank=3),
     Column("worker", rank=3),
     Column("failure", rank=1, folds=True),
 )
@@ -50,8 +52,9 @@ def run_list(session: Session, namespace: str) -> None:
 def row(task: pb.PeriodicTask) -> Row:
     last = task.last_run
     due = "suspended" if task.suspended and not task.next_time_us else when(task.next_time_us)
+    waits = f"waits for {waiting_text(task)}" if task.waits_for_engine else ""
     ended = when(last.due_time_us) if last.due_time_us else ""
-    return task.name, task.schedule, due, ended, outcome(last), last.rows, task.owner.name, task.error
+    return task.name, task.schedule, due, ended, outcome(last), last.rows, task.owner.name, task.error or waits
 
 
 def outcome(run: pb.PeriodicRun) -> str:
@@ -65,7 +68,7 @@ def outcome(run: pb.PeriodicRun) -> str:
 @command("show", GROUP)
 @name_argument
 def run_show(session: Session, name: str) -> None:
-    """Show a periodic task: its statement, its schedule, its condition and where its runs stand.
+    """Show a periodic task: its statement and engine, its schedule, its condition and where its runs stand.
 
     laketx periodic show shop.nightly
     """
@@ -78,12 +81,14 @@ def run_show(session: Session, name: str) -> None:
         [
             ("task", task.name),
             ("statement", task.statement),
+            ("engine", engine_name(task.engine)),
             ("schedule", task.schedule),
             ("when", condition_text(session, task)),
             ("comment", task.comment),
             ("owner", task.owner.name),
             ("suspended", "yes" if task.suspended else ""),
             ("next run", when(task.next_time_us) if task.next_time_us else ""),
+            ("waits for", waiting_text(task)),
             ("last run", f"{when(last.due_time_us)}, {outcome(last)}" if last.due_time_us else ""),
             ("failure", task.error),
             ("made", when(task.create_time_us)),
@@ -155,7 +160,7 @@ def run_history(session: Session, name: str, limit: int) -> None:
 def run_row(run: pb.PeriodicRun) -> Row:
     seconds = f"{(run.end_time_us - run.begin_time_us) / 1_000_000:.1f}"
     done = (when(run.due_time_us), outcome(run), run.rows, run.version or "", seconds)
-    return *done, run.attempts, run.worker, run.error
+    return *done, run.attempts, engine_name(run.engine), run.worker, run.error
 
 
 @command("drop", GROUP)

@@ -6,12 +6,25 @@ client.alter_periodic_task("shop.nightly", suspended=True)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2_grpc
 from protos.laketx.v1 import maintenance_pb2 as pb
+
+ENGINES: Final = {"duckdb": pb.PERIODIC_ENGINE_DUCKDB, "spark": pb.PERIODIC_ENGINE_SPARK}
+
+
+def engine_name(engine: pb.PeriodicEngine.ValueType) -> str:
+    """The word for an engine; empty: none."""
+    return next((name for name, number in ENGINES.items() if number == engine), "")
+
+
+def waiting_text(task: pb.PeriodicTask) -> str:
+    """What a run that is due lacks; empty: nothing."""
+    return "a worker with Spark: laketx worker --spark" if task.waits_for_engine else ""
 
 
 class PeriodicTaskCalls(Caller):
@@ -76,9 +89,11 @@ class PeriodicTaskCalls(Caller):
         for page in self._pages(self._maintenance.ListPeriodicRuns, request):
             yield from page.runs
 
-    def begin_periodic_run(self, task_id: str, worker: str) -> pb.BeginPeriodicRunResponse:
-        """Begins a run that is due; by the worker that has it, renews its lease."""
-        request = pb.BeginPeriodicRunRequest(task_id=task_id, worker=worker)
+    def begin_periodic_run(
+        self, task_id: str, worker: str, engines: Iterable[pb.PeriodicEngine.ValueType] = ()
+    ) -> pb.BeginPeriodicRunResponse:
+        """Begins a run that is due; by the worker that has it, renews its lease. The engines: DuckDB, unless given."""
+        request = pb.BeginPeriodicRunRequest(task_id=task_id, worker=worker, engines=engines)
         return self._call(self._maintenance.BeginPeriodicRun, request)
 
     def end_periodic_run(

@@ -43,6 +43,13 @@ class RunOutcome(IntEnum):
     FAILED = 3
 
 
+class StatementEngine(IntEnum):
+    """What runs a statement. Every worker of periodic tasks has DuckDB."""
+
+    DUCKDB = 1
+    SPARK = 2
+
+
 @dataclass(frozen=True, slots=True)
 class RunSchedule:
     """When a task is due: every so many seconds after an anchor, or at the times of a cron entry."""
@@ -128,6 +135,7 @@ class PeriodicRun:
     requested: bool = False
     revision: int = 1
     request_ids: tuple[str, ...] = ()  # of those who asked for it
+    engine: StatementEngine | None = None  # None: nothing ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +176,7 @@ class ScheduledStatement:
     seen: tuple[tuple[str, int], ...] = ()
     last: PeriodicRun | None = None
     request_ids: tuple[str, ...] = ()  # of those who asked for the run that waits
+    engine: StatementEngine = StatementEngine.DUCKDB
 
     @property
     def app_id(self) -> str:
@@ -253,6 +262,7 @@ class ScheduledStatement:
             requested=self.is_requested,
             revision=self.revision,
             request_ids=self.request_ids,
+            engine=self.engine,
         )
 
     def _free(self, run: PeriodicRun) -> ScheduledStatement:

@@ -129,6 +129,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "PATH_REUSED": "the path is registered with other content: give each file a path of its own",
     "PATH_TWICE": "a path is named twice: name each file once",
     "PAYLOAD_TOO_LARGE": "the payload is too large: send fewer bytes",
+    "PERIODIC_ENGINE_INVALID": "a task's engine is DuckDB or Spark: give one of them",
     "PERIODIC_STATEMENT_INVALID": "a task runs one INSERT, OVERWRITE, UPDATE, DELETE or MERGE: give one of them",
     "PERIODIC_TASK_EXISTS": "a periodic task has that name: choose another name, or replace it",
     "PERIODIC_TASK_ON_BRANCH": "periodic tasks change tables of the lake, not of a branch: name such a table",

@@ -10,6 +10,7 @@ import pytest
 from laketx import Lake
 from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
+from protos.laketx.v1 import maintenance_pb2 as pb
 from tests.integration.terminal import Ended
 from tests.integration.warehouse import warehouse
 
@@ -54,8 +55,19 @@ def test_tasks_are_created_run_listed_and_dropped(tmp_path: Path, capfd: pytest.
         assert len(run("history", "shop.count", "--limit", "1").lines()) == 2
         assert "skipped, 2 in succession" in run("list").out
         text = run("show", "shop.count").out
-        for part in (COUNT, "every 5 minutes", "HAS_DATA('shop.orders')", "for the board"):
+        for part in (COUNT, "duckdb", "every 5 minutes", "HAS_DATA('shop.orders')", "for the board"):
             assert part in text
+
+        other = found.client.get_periodic_task("shop.count")
+        spark = pb.PeriodicTask(
+            name="shop.spark", statement="…", engine=pb.PERIODIC_ENGINE_SPARK, schedule="every hour"
+        )
+        spark.MergeFrom(pb.PeriodicTask(operation=other.operation, table_id=other.table_id))
+        found.client.put_periodic_task(spark)
+        found.clock.advance(3_600_000)
+        for words in (("list",), ("show", "shop.spark")):
+            assert "a worker with Spark: laketx worker --spark" in run(*words).out
+        found.client.drop_periodic_task("shop.spark")
 
         assert run("suspend", "shop.count").out == "suspended shop.count\n"
         assert "suspended" in run("list").out

@@ -20,6 +20,7 @@ from laketx.companions import companions_of
 from laketx.periodic_task import EPOCH
 from metaservice.metrics import PERIODIC_LATE_SECONDS, PERIODIC_RUNS, PERIODIC_TASKS
 from metaservice.service.decider.state import State
+from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import maintenance_pb2 as pb
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT
@@ -515,6 +516,52 @@ def test_a_run_needs_the_rights_of_the_owner_as_they_are_then(tmp_path: Path) ->
             with pytest.raises(InputError, match=r"ana needs the role writer on shop\.log"):
                 amy.periodic_task("shop.noted").run()
             assert len(log.to_arrow()) == 2
+
+
+def test_a_statement_in_sparks_sql_waits_for_a_worker_with_spark(world: World) -> None:
+    lake, space = world.lake, world.space()
+    log_id, orders_id = (lake.table(f"{space}.{name}").table_id for name in ("log", "orders"))
+    definition = pb.PeriodicTask(
+        name=f"{space}.spark",
+        statement=NOTE.format(space),
+        engine=pb.PERIODIC_ENGINE_SPARK,
+        operation=common_pb2.OPERATION_INSERT,
+        table_id=log_id,
+        source_ids=[orders_id],
+        schedule="every minute",
+        conditions=[pb.HasData(table_id=orders_id)],
+    )
+    lake.client.put_periodic_task(definition)
+    task = lake.periodic_task(definition.name)
+    task_id = task.message.task_id
+
+    def begin() -> pb.BeginPeriodicRunResponse:
+        return lake.client.begin_periodic_run(task_id, "s", [pb.PERIODIC_ENGINE_DUCKDB, pb.PERIODIC_ENGINE_SPARK])
+
+    world.clock.advance(60_000)
+    assert task.refresh().waits_for == "", "nothing is there to run for"
+    assert world.begin(task.name, "w").due_time_us == 0
+    world.order(space, 1)
+    world.clock.advance(60_000)
+    assert task.refresh().waits_for == "a worker with Spark: laketx worker --spark"
+    assert world.begin(task.name, "w").due_time_us == 0
+    assert (task.refresh().message.attempts, task.message.failures, task.error) == (0, 0, ""), "left alone"
+    failed = begin().due_time_us
+    assert (failed > 0, task.refresh().waits_for) == (True, "")
+    assert world.begin(task.name, "s").due_time_us == failed, "a renewal"
+    lake.client.end_periodic_run(task_id, failed, "s", error="no executors")
+    world.clock.advance(10_000)
+    assert [world.begin(task.name, "w").due_time_us, begin().due_time_us] == [0, failed]
+    lake.client.end_periodic_run(task_id, failed, "s", rows=3, version=1)
+    assert [(run.outcome, run.engine, run.attempts) for run in task.history()] == [
+        ("done", "spark", 2),
+        ("skipped", "", 0),
+    ]
+    state = world.state()
+    assert State(state.store).periodic.tasks == state.periodic.tasks
+    definition.engine = 9  # type: ignore[assignment]
+    with pytest.raises(InvalidError, match="PERIODIC_ENGINE_INVALID"):
+        lake.client.put_periodic_task(definition)
 
 
 def test_a_worker_runs_tasks(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from worker.periodic.definitions import (
     parse_condition,
     parse_task_definition,
 )
+from worker.periodic.spark_text import timed_text
 from worker.periodic.statements import expression_text, parse_statement
 from worker.views.engine import Engine
 
@@ -52,6 +53,10 @@ DUE_US = 1_793_527_200_000_000  # 2026-11-01 10:00 UTC
             CreateTask(
                 "a", "USING CRON 0 9 * * * UTC", INSERT, Condition((("a.b", ""), ("c.d", "etl")), needs_all=True)
             ),
+        ),
+        (
+            f"CREATE TASK a SCHEDULE EVERY DAY WHEN HAS_DATA('a.b') ENGINE = Spark AS {INSERT}",
+            CreateTask("a", "EVERY DAY", INSERT, Condition((("a.b", ""),)), engine="spark"),
         ),
         ("ALTER TASK shop.a SUSPEND", AlterTask("shop.a", "suspend")),
         ("ALTER TASK shop.a RESUME;", AlterTask("shop.a", "resume")),
@@ -186,3 +191,25 @@ def test_now_in_a_query_is_the_due_time() -> None:
         "2026-11-01 00:00",
         "2026-11-01 10:00",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "timed"),
+    [
+        ("SELECT now( ), current_timestamp", "SELECT TIMESTAMP_LTZ '{0}Z', TIMESTAMP_LTZ '{0}Z'"),
+        ("WHERE day > current_date() - 7", "WHERE day > DATE '2026-11-01' - 7"),
+        ("curdate()+localtimestamp", "DATE '2026-11-01'+TIMESTAMP_NTZ '{0}'"),
+        ("unix_timestamp(), unix_timestamp(at)", "1793527200L, unix_timestamp(at)"),
+        ("x -> x > NOW() -- now()", "x -> x > TIMESTAMP_LTZ '{0}Z' -- now()"),
+        ("'now()', t.now, `current_date`, now", "'now()', t.now, `current_date`, now"),
+        ("current_date AS current_date, t.current_date", "DATE '2026-11-01' AS current_date, t.current_date"),
+        ("/* now() */ r'now()' \"now()\"", "/* now() */ r'now()' \"now()\""),
+    ],
+)
+def test_the_due_time_stands_for_now_in_sparks_sql(text: str, timed: str) -> None:
+    assert timed_text(text, DUE_US) == timed.format("2026-11-01 10:00:00.000000")
+
+
+def test_a_text_without_an_end_is_refused() -> None:
+    with pytest.raises(InputError, match="PERIODIC_STATEMENT_INVALID"):
+        timed_text("SELECT 'now()", DUE_US)

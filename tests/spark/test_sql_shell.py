@@ -20,6 +20,8 @@ from metaservice.cli.failures import CommandError
 from metaservice.cli.output import Session
 from tests.spark.processes import ROOT
 from tests.spark.terminal import PROMPT, WAIT_S, on_a_terminal
+from worker.periodic.scheduler import TaskScheduler
+from worker.periodic.spark_runs import run_spark_statement
 from worker.spark.catalog_jar import BRANCH_SETTING
 
 ROWS = """
@@ -200,5 +202,42 @@ def test_the_shell_carries_out_statements_of_periodic_tasks(
         with pytest.raises(CommandError, match="PERIODIC_STATEMENT_INVALID"):
             shell.run("CREATE OR REPLACE TASK totals SCHEDULE EVERY HOUR AS SELECT 1")
         assert answers(f"DROP TASK lake.{space}.totals") == answers("DROP TASK IF EXISTS totals") == []
+
+        only_spark = f"FROM {space}.orders |> AGGREGATE count(*) AS n GROUP BY day"
+        changed = (
+            f"MERGE INTO {space}.days AS d USING ({only_spark}) AS s ON d.day = s.day WHEN MATCHED THEN UPDATE SET n ="
+        )
+        merge = f"{changed} s.n + 10 + year(now()) - year(current_date)"
+        spark.conf.set("spark.sql.ansi.enabled", "false")  # the statement runs in another session
+        assert answers(f"CREATE TASK more SCHEDULE EVERY HOUR ENGINE SPARK AS {merge}") == []
+        [run] = answers("EXECUTE TASK more")
+        assert (run["outcome"], run["engine"], run["rows"], run["version"]) == ("done", "spark", 1, 2)
+        assert answers("SELECT * FROM days") == [{"day": 1, "n": 12}]
+        table = lake.table(f"{space}.days")
+        assert table.history()[0].message == f"periodic task {space}.more"
+        task = lake.periodic_task(f"{space}.more")
+        lake.client.ask_periodic_run(task.name)
+        waits_for = [task.refresh().waits_for, *(shown["waits_for"] for shown in answers("SHOW TASKS"))]
+        assert waits_for == ["a worker with Spark: laketx worker --spark"] * 2
+        assert TaskScheduler(lake).run_once() == [], "a worker without Spark leaves it alone"
+        begun = lake.client.begin_periodic_run(task.message.task_id, "w", [task.message.engine])
+        runs = [run_spark_statement(lake, begun.task, begun.app_id, begun.due_time_us) for _ in range(2)]
+        assert [(run.version, run.rows) for run in runs] == [(3, 1), (0, 0)], "two workers that have one run"
+        total = "aggregate(sequence(1L, id), 0L, (sum, x) -> sum + x)"
+        insert = f"INSERT OVERWRITE {space}.days SELECT day, {total} FROM {space}.orders WHERE FALSE"
+        assert answers(f"CREATE OR REPLACE TASK more SCHEDULE EVERY HOUR AS {insert}") == []
+        assert [task.run().rows, task.engine, answers("SELECT * FROM days")] == [0, "spark", []]
+        for why, reached in {
+            "code of its own": "SELECT 1, length(java_method('java.lang.System', 'getProperty', 'user.home'))",
+            "runs a program": f"SELECT TRANSFORM (day, id) USING 'cat' AS (a BIGINT, b BIGINT) FROM {space}.orders",
+            "it reads": "SELECT 1, length(value) FROM text.`/etc/hostname`",
+            "it names": f"SELECT 1, version FROM {space}.orders.history",
+            "UNRESOLVED_COLUMN": "SELECT 1, nothing",
+        }.items():
+            statement = f"INSERT INTO {space}.days {reached}"
+            with pytest.raises(CommandError, match=f"(?s)PERIODIC_STATEMENT_INVALID.*{why}"):
+                shell.run(f"CREATE OR REPLACE TASK more SCHEDULE EVERY HOUR ENGINE SPARK AS {statement}")
+        task.drop()
     finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
         spark.catalog.setCurrentCatalog("spark_catalog")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -109,6 +109,16 @@ class Connection:
         """
         session.add_catalog(self.spark, name, self._catalog(name))
         return name
+
+    def separate_session(self, settings: Mapping[str, str]) -> SparkSession:
+        """Returns a session with its own settings, in which the current catalog has these tables.
+
+        Raises InputError if the lake's session can't have one, or knows another catalog by that name.
+        """
+        separate = session.separate_session(self.spark, settings)
+        session.add_catalog(separate, CATALOG, self._catalog(CATALOG))
+        separate.catalog.setCurrentCatalog(CATALOG)
+        return separate
 
     def own_catalog(self) -> str:
         """Returns the name of a catalog of these tables for the worker's own statements."""

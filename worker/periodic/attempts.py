@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from metaservice.client import CommitOutcomeUnknownError, LakeTXError, UnavailableError
 from metaservice.shared.ids import uuid7
 from protos.laketx.v1 import maintenance_pb2 as pb
+from worker.base.lazy_modules import LazyModule
 from worker.connection.lake_connection import Connection
 from worker.periodic.runs import Done, run_statement
+
+if TYPE_CHECKING:
+    from worker.periodic import spark_runs
+else:
+    spark_runs = LazyModule("worker.periodic.spark_runs")
 
 ERROR_CHARS_MAX: Final = 1_000
 RENEWALS: Final = 3  # of a lease, before it ends
@@ -28,10 +34,9 @@ def run_attempt(lake: Connection, begun: pb.BeginPeriodicRunResponse, worker: st
     Raises CommitOutcomeUnknownError or UnavailableError without an answer: then the next attempt finds out.
     """
     task = begun.task
-    ids = frozenset([task.table_id, *task.source_ids])
     with _Renewals(lake, begun, worker):
         try:
-            done = run_statement(lake, task.statement, ids, begun.app_id, begun.due_time_us, task.name)
+            done = _run(lake, begun)
         except (CommitOutcomeUnknownError, UnavailableError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the history says it
@@ -43,6 +48,14 @@ def run_attempt(lake: Connection, begun: pb.BeginPeriodicRunResponse, worker: st
     return done
 
 
+def _run(lake: Connection, begun: pb.BeginPeriodicRunResponse) -> Done:
+    task = begun.task
+    if task.engine == pb.PERIODIC_ENGINE_SPARK:
+        return spark_runs.run_spark_statement(lake, task, begun.app_id, begun.due_time_us)
+    ids = frozenset([task.table_id, *task.source_ids])
+    return run_statement(lake, task.statement, ids, begun.app_id, begun.due_time_us, task.name)
+
+
 class _Renewals:
     """Renews the lease of a run as long as it lasts."""
 
@@ -50,6 +63,7 @@ class _Renewals:
         self._lake = lake
         self._task_id = begun.task.task_id
         self._worker = worker
+        self._engine = begun.task.engine
         self._rest_s = begun.lease_ms / 1000 / RENEWALS
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="laketx-periodic-lease", daemon=True)
@@ -64,6 +78,6 @@ class _Renewals:
     def _renew(self) -> None:
         while not self._is_over.wait(self._rest_s):
             try:
-                self._lake.client.begin_periodic_run(self._task_id, self._worker)
+                self._lake.client.begin_periodic_run(self._task_id, self._worker, [self._engine])
             except LakeTXError:
                 continue  # without a lease another worker may run it, too: it commits once all the same

@@ -1,6 +1,6 @@
 """The SQL of periodic tasks, parsed from text. The statement behind AS stays as it is.
 
-CREATE [OR REPLACE] TASK [IF NOT EXISTS] shop.nightly [COMMENT '…']
+CREATE [OR REPLACE] TASK [IF NOT EXISTS] shop.nightly [COMMENT '…'] [ENGINE DUCKDB | ENGINE SPARK]
   SCHEDULE '5 minutes' | SCHEDULE EVERY 5 MINUTES | SCHEDULE 'cron 30 3 * * *'
   [WHEN HAS_DATA('shop.orders') [AND | OR HAS_DATA('shop.items', 'cursor')]] AS INSERT …
 ALTER TASK shop.nightly SUSPEND | RESUME | SET SCHEDULE … | SET COMMENT '…'
@@ -15,14 +15,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from worker.base.errors import InputError
 
 _NAME: Final = r"(?P<name>(?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)"
 _TEXT: Final = r"(?:'(?:[^']|'')*'|\"[^\"]*\")"
 _SCHEDULE: Final = rf"schedule\s*(?:=\s*)?(?P<schedule>{_TEXT}|every\s+(?:\d+\s+)?\w+)"
+_ENGINE: Final = r"engine\s*(?:=\s*)?(?P<engine>duckdb|spark|'duckdb'|'spark')"
 _COMMENT: Final = rf"comment\s*(?:=\s*)?(?P<comment>{_TEXT})"
+
+
+Engine = Literal["", "duckdb", "spark"]
+_ENGINES: Final[dict[str, Engine]] = {"": "", "duckdb": "duckdb", "spark": "spark"}
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -35,7 +40,10 @@ _KINDS: Final = _pattern(
 _CREATE: Final = _pattern(rf"create\s+(?P<replaces>or\s+replace\s+)?task\s+(?P<keeps>if\s+not\s+exists\s+)?{_NAME}")
 _CLAUSES: Final = tuple(
     _pattern(rf"\s*{clause}(?=\s|$)")
-    for clause in (_SCHEDULE, _COMMENT, r"when\s+(?P<condition>.+?)(?=\s+(?:as|schedule|comment)\b)")
+    for clause in (
+        *(_SCHEDULE, _ENGINE, _COMMENT),
+        r"when\s+(?P<condition>.+?)(?=\s+(?:as|schedule|comment|engine)\b)",
+    )
 )
 _AS: Final = _pattern(r"\s*as\s+(?P<statement>.+)\Z")
 _ALTER: Final = _pattern(
@@ -69,6 +77,7 @@ class CreateTask:
     comment: str = ""
     if_not_exists: bool = False
     or_replace: bool = False
+    engine: Engine = ""  # empty: DuckDB, or Spark for what only Spark accepts
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +185,7 @@ def _created(text: str, head: re.Match[str]) -> CreateTask:
         _unquoted(given.get("comment", "")),
         if_not_exists=head["keeps"] is not None,
         or_replace=head["replaces"] is not None,
+        engine=_ENGINES[_unquoted(given.get("engine", "")).lower()],
     )
 
 

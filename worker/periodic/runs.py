@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from metaservice.client import ConflictError
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from protos.laketx.v1 import maintenance_pb2 as pb
 from worker.arrow.changes.change_rows import ChangeRows
 from worker.arrow.expressions.conditions import is_plain
 from worker.arrow.scan.version_rows import VersionRows, columns_schema
@@ -47,23 +48,12 @@ OPERATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CheckedStatement:
-    """A statement that fits its tables."""
+    """A statement that fits its tables, and what runs it."""
 
-    statement: TaskStatement
-    tables: Mapping[str, catalog_pb2.Table]  # by the names in it
-
-    @property
-    def operation(self) -> common_pb2.Operation.ValueType:
-        return OPERATIONS[self.statement.verb]
-
-    @property
-    def target(self) -> catalog_pb2.Table:
-        return self.tables[self.statement.target]
-
-    @property
-    def source_ids(self) -> list[str]:
-        """The tables that it reads."""
-        return [self.tables[name].table_id for name in self.statement.reads]
+    engine: pb.PeriodicEngine.ValueType
+    operation: common_pb2.Operation.ValueType
+    target: catalog_pb2.Table
+    sources: Sequence[catalog_pb2.Table]  # the tables that it reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +81,8 @@ def check_statement(lake: Connection, text: str) -> CheckedStatement:
         _planned(TableView(lake, tables[statement.target]), statement, _query_rows(statement, rows, 0), 0)
     except InputError as error:
         raise refused(str(error).partition(": ")[2] or str(error)) from error
-    return CheckedStatement(statement, tables)
+    sources = [tables[name] for name in statement.reads]
+    return CheckedStatement(pb.PERIODIC_ENGINE_DUCKDB, OPERATIONS[statement.verb], tables[statement.target], sources)
 
 
 def run_statement(
@@ -104,18 +95,13 @@ def run_statement(
     """
     statement = parse_statement(text)
     app = common_pb2.AppVersion(app_id=app_id, version=due_us)
-    properties = {TASK: task_name, TASK_STATEMENT: text[:STATEMENT_CHARS_MAX]}
+    properties = commit_properties(task_name, text)
     for attempt in range(1, ATTEMPTS_MAX + 1):
         tables = {name: lake.client.get_table(name) for name in (statement.target, *statement.reads)}
         for name, meta in tables.items():
             if meta.table_id not in table_ids:
-                raise InputError(
-                    "PERIODIC_TABLE_REPLACED",
-                    f"{name} is another table than when the task was made: make the task again, with OR REPLACE",
-                )
-        target_id = tables[statement.target].table_id
-        applied = lake.client.resolve_version(target_id, app_id=app_id)
-        if applied.HasField("app_version") and applied.app_version >= due_us:
+                raise replaced(name)
+        if is_applied(lake, tables[statement.target].table_id, app):
             return Done()
         pin, versions = lake.pins.own_many({meta.table_id: None for meta in tables.values()})
         try:
@@ -126,6 +112,33 @@ def run_statement(
         finally:
             pin.release()
     raise AssertionError("the last attempt raises")
+
+
+def replaced(name: str) -> InputError:
+    """The refusal of a run whose table is another one now."""
+    why = f"{name} is another table than when the task was made: make the task again, with OR REPLACE"
+    return InputError("PERIODIC_TABLE_REPLACED", why)
+
+
+def is_applied(lake: Connection, target_id: str, app: common_pb2.AppVersion) -> bool:
+    """Whether a run has committed."""
+    applied = lake.client.resolve_version(target_id, app_id=app.app_id)
+    return applied.HasField("app_version") and applied.app_version >= app.version
+
+
+def commit_properties(task_name: str, text: str) -> dict[str, str]:
+    """The task and its statement, for the commit of a run."""
+    return {TASK: task_name, TASK_STATEMENT: text[:STATEMENT_CHARS_MAX]}
+
+
+def commit_message(task_name: str) -> str:
+    """The message of the commit of a run."""
+    return f"periodic task {task_name}"
+
+
+def rows_changed(staged: Staged) -> int:
+    """How many rows a run wrote or removed."""
+    return max(staged.rows(), sum(each.rows for each in staged.delete_sets))
 
 
 def _run(
@@ -165,7 +178,7 @@ def _run(
 
         def counted(stage: Stage) -> Staged:
             staged = inner(stage)
-            counts.append(max(staged.rows(), sum(each.rows for each in staged.delete_sets)))
+            counts.append(rows_changed(staged))
             return staged
 
         return each_table_once([replace(write, stage=counted)])
@@ -173,7 +186,7 @@ def _run(
     policy: OnConflict | None = None if statement.verb == "insert" and not reads_itself else "fail"
     sources = {tables[name].table_id: versions[tables[name].table_id] for name in statement.reads}
     noted = {**properties, TASK_SOURCES: json.dumps(sources, sort_keys=True)}
-    message = f"periodic task {properties[TASK]}"
+    message = commit_message(properties[TASK])
     [commit] = run_writes(lake, planned, on_conflict=policy, message=message, cursors=moves, properties=noted)
     return Done() if commit.already_applied else Done(commit.version, counts[-1] if counts else 0)
 

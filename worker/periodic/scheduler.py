@@ -1,7 +1,7 @@
 """Runs periodic tasks when they are due, in the process of a worker.
 
 Each pass lists the tasks. The service says what is due, skips what has no data, and hands a run to one worker under a
-lease; several workers can run.
+lease; several workers can run. Those without Spark leave statements in its SQL alone.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ log = logging.getLogger("laketx.worker")
 class TaskScheduler(BackgroundRuns):
     """Runs periodic tasks: `start`, later `stop`; or `run_once`."""
 
-    def __init__(self, lake: Connection, *, poll_s: float = POLL_S) -> None:
+    def __init__(self, lake: Connection, *, poll_s: float = POLL_S, spark: bool = False) -> None:
+        """`spark`: also statements in its SQL, in the lake's session."""
         super().__init__("periodic tasks", poll_s)
         self._lake = lake
+        self._engines = [pb.PERIODIC_ENGINE_DUCKDB, *([pb.PERIODIC_ENGINE_SPARK] if spark else [])]
         self.worker = worker_name()
         self._has_tasks = False
 
@@ -35,7 +37,12 @@ class TaskScheduler(BackgroundRuns):
         names: list[str] = []
         pages = list(self._lake.client.list_periodic_pages())
         self._has_tasks = any(page.tasks for page in pages)
-        due = [task for page in pages for task in page.tasks if 0 < task.next_time_us <= page.time_us]
+        due = [
+            task
+            for page in pages
+            for task in page.tasks
+            if 0 < task.next_time_us <= page.time_us and self._may_ask(task)
+        ]
         for task in sorted(due, key=lambda task: task.next_time_us):
             with self._lock:
                 has_room = task.task_id not in self._running and len(self._running) < RUNS_AT_ONCE
@@ -46,9 +53,13 @@ class TaskScheduler(BackgroundRuns):
     def _rest_s(self) -> float:
         return self._poll_s if self._has_tasks else max(self._poll_s, IDLE_S)
 
+    def _may_ask(self, task: pb.PeriodicTask) -> bool:
+        """Whether it can run the task, or the service may skip the run."""
+        return task.engine in self._engines or bool(task.conditions and not task.waits_for_engine)
+
     def _begin(self, task: pb.PeriodicTask) -> bool:
         try:
-            begun = self._lake.client.begin_periodic_run(task.task_id, self.worker)
+            begun = self._lake.client.begin_periodic_run(task.task_id, self.worker, self._engines)
         except LakeTXError as error:  # it is dropped, or the right is missing
             log.info("periodic task %s is left alone: %s", task.name, error)
             return False

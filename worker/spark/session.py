@@ -39,6 +39,9 @@ OWN_BAR: Final = "spark.ui.showConsoleProgress"
 NO_CLASS: Final = "PLUGIN_CLASS_NOT_FOUND"
 VERSION_COUNTS: Final = "versionCounts"  # an option of the catalog: the version was the newest, nobody has chosen it
 
+_FOR_PROGRAMMERS: Final = re.compile(r" SQLSTATE: \w{5};?|\n+== SQL.*|;\n'.*|\n+JVM stacktrace:.*", re.DOTALL)
+_JAVA_REFUSAL: Final = re.compile(r"LakeException: (.+)")
+
 _OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?\Z")
 
 
@@ -91,6 +94,17 @@ def add_own_catalog(spark: SparkSession, settings: Mapping[str, str]) -> None:
         require_jar(spark)
     for key, value in settings.items():
         spark.conf.set(key, value)
+
+
+def separate_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session on the same executors, with its own settings, views and current catalog."""
+    if not is_classic(spark):
+        raise InputError("NOT_OVER_CONNECT", "this needs a classic Spark session, not one of Spark Connect")
+    require_jar(spark)
+    separate = spark.newSession()
+    for key, value in settings.items():
+        separate.conf.set(key, value)
+    return separate
 
 
 def require_jar(spark: SparkSession) -> None:
@@ -278,6 +292,14 @@ def python_hint(spark: SparkSession) -> str:
 def is_classic(spark: SparkSession) -> bool:
     """Whether the session is classic: Spark Connect has no `sparkContext`."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def error_text(error: Exception) -> str:
+    """What went wrong in Spark, without what is for programmers of Spark."""
+    if isinstance(error, Py4JJavaError):
+        refusal = _JAVA_REFUSAL.search(str(error.java_exception))
+        return refusal[1] if refusal else str(error.java_exception).split("\n", 1)[0]
+    return _FOR_PROGRAMMERS.sub("", str(error)).strip()
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from metaservice.core import limits
 from metaservice.core.access import Identity, Role
 from metaservice.core.errors import invalid
-from metaservice.core.periodic_tasks import HasData, Owner, PeriodicRun, ScheduledStatement
+from metaservice.core.periodic_tasks import HasData, Owner, PeriodicRun, ScheduledStatement, StatementEngine
 from metaservice.core.table.branches import branch_of
 from metaservice.rpc.convert import answers, wire
 from protos.laketx.v1 import maintenance_pb2 as pb
@@ -43,7 +45,19 @@ def new_task(request: pb.PutPeriodicTaskRequest, who: Identity) -> ScheduledStat
         wire.text(task.comment, "comment"),
         Owner(wire.principal(request.principal), tuple(sorted(who.groups)), int(who.role)),
         digest=wire.digest(request),
+        engine=_engine(task.engine),
     )
+
+
+def engines(given: Iterable[int]) -> frozenset[StatementEngine]:
+    """The engines of a worker; DuckDB of one that names none."""
+    return frozenset(map(_engine, given)) or frozenset([StatementEngine.DUCKDB])
+
+
+def _engine(number: int) -> StatementEngine:
+    if number not in pb.PeriodicEngine.values():
+        raise invalid("PERIODIC_ENGINE_INVALID", engine=number)
+    return StatementEngine(number or StatementEngine.DUCKDB)
 
 
 def owner_identity(task: ScheduledStatement) -> Identity:
@@ -51,7 +65,7 @@ def owner_identity(task: ScheduledStatement) -> Identity:
     return Identity(task.owner.principal.name, frozenset(task.owner.groups), role=Role(task.owner.role))
 
 
-def task_message(task: ScheduledStatement) -> pb.PeriodicTask:
+def task_message(task: ScheduledStatement, *, waits: bool = False) -> pb.PeriodicTask:
     return pb.PeriodicTask(
         name=task.name,
         task_id=task.task_id,
@@ -75,6 +89,8 @@ def task_message(task: ScheduledStatement) -> pb.PeriodicTask:
         error=task.error,
         failures=task.failures,
         last_run=None if task.last is None else run_message(task.last),
+        engine=int(task.engine),  # type: ignore[arg-type]
+        waits_for_engine=waits,
     )
 
 
@@ -92,4 +108,5 @@ def run_message(run: PeriodicRun) -> pb.PeriodicRun:
         skips=run.skips,
         requested=run.requested,
         revision=run.revision,
+        engine=int(run.engine or 0),  # type: ignore[arg-type]
     )

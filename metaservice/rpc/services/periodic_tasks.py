@@ -48,8 +48,8 @@ class PeriodicTaskMethods(Servicer):
         return pb.AlterPeriodicTaskResponse(task=wire_periodic.task_message(task), due_time_us=due_us)
 
     def GetPeriodicTask(self, request: pb.GetPeriodicTaskRequest, context: Context) -> pb.GetPeriodicTaskResponse:
-        task = self._ask(lambda: self._calls.periodic.get(request.name))
-        return pb.GetPeriodicTaskResponse(task=wire_periodic.task_message(task))
+        task, waits = self._ask(lambda: self._calls.periodic.look(request.name))
+        return pb.GetPeriodicTaskResponse(task=wire_periodic.task_message(task, waits=waits))
 
     def ListPeriodicTasks(self, request: pb.ListPeriodicTasksRequest, context: Context) -> pb.ListPeriodicTasksResponse:
         size = page_size(request.page_size)
@@ -60,8 +60,9 @@ class PeriodicTaskMethods(Servicer):
         def is_shown(task: ScheduledStatement) -> bool:
             return reads is None or reads(task.name, task.table_id)
 
-        tasks, time_us = self._ask(lambda: self._calls.periodic.list_all(namespace, after, size, is_shown))
-        shown = list(fitting(map(wire_periodic.task_message, tasks)))
+        tasks, waiting, time_us = self._ask(lambda: self._calls.periodic.list_all(namespace, after, size, is_shown))
+        messages = (wire_periodic.task_message(task, waits=task.task_id in waiting) for task in tasks)
+        shown = list(fitting(messages))
         is_last = len(tasks) < size and len(shown) == len(tasks)
         token = "" if is_last else bound_token(shown[-1].name.encode(), LISTING, namespace)
         return pb.ListPeriodicTasksResponse(tasks=shown, next_page_token=token, time_us=time_us)
@@ -82,8 +83,8 @@ class PeriodicTaskMethods(Servicer):
 
     def BeginPeriodicRun(self, request: pb.BeginPeriodicRunRequest, context: Context) -> pb.BeginPeriodicRunResponse:
         task_id, worker = wire_tasks.task_id(request.task_id), _worker(request.worker)
-        begin = self._calls.periodic.begin
-        task, is_begun = self._ask(lambda: begin(task_id, worker, self._check_owner))
+        begin, engines = self._calls.periodic.begin, wire_periodic.engines(request.engines)
+        task, is_begun = self._ask(lambda: begin(task_id, worker, engines, self._check_owner))
         answer = pb.BeginPeriodicRunResponse(task=wire_periodic.task_message(task))
         if is_begun:
             answer.due_time_us, answer.app_id = task.run_us, task.app_id

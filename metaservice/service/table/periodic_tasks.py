@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 from itertools import islice
@@ -14,6 +14,7 @@ from metaservice.core.periodic_tasks import (
     HasData,
     PeriodicRun,
     ScheduledStatement,
+    StatementEngine,
     parse_run_schedule,
     unknown_task,
 )
@@ -107,14 +108,28 @@ class PeriodicTasks:
             raise unknown_task(name)
         return task
 
+    def look(self, name: str) -> tuple[ScheduledStatement, bool]:
+        """A task, and whether a run of it waits for a worker with its engine."""
+        task = self.get(name)
+        return task, self._waits(task)
+
+    def _waits(self, task: ScheduledStatement) -> bool:
+        """Whether a run is due that not every worker can have, and none has."""
+        if task.engine is StatementEngine.DUCKDB or task.due_us(self._now_us()) is None:
+            return False
+        if self._state.periodic.holder(task.task_id, self._clocks.mono_ms()) or self._is_committed(task):
+            return False
+        return bool(task.run_us) or task.holds(self._data_versions(task), self._cursors(task))
+
     def list_all(
         self, namespace: str, after: str, count: int, is_shown: Callable[[ScheduledStatement], bool]
-    ) -> tuple[list[ScheduledStatement], int]:
-        """Tasks by name, and the time now."""
+    ) -> tuple[list[ScheduledStatement], frozenset[str], int]:
+        """Tasks by name, the ids of those that wait for a worker with their engine, and the time now."""
         prefix = f"{namespace}." if namespace else ""
-        tasks = (task for task in self._state.periodic.tasks.values() if task.name > after)
-        listed = (task for task in tasks if task.name.startswith(prefix) and is_shown(task))
-        return nsmallest(count, listed, key=lambda task: task.name), self._now_us()
+        later = (task for task in self._state.periodic.tasks.values() if task.name > after)
+        listed = (task for task in later if task.name.startswith(prefix) and is_shown(task))
+        tasks = nsmallest(count, listed, key=lambda task: task.name)
+        return tasks, frozenset(task.task_id for task in tasks if self._waits(task)), self._now_us()
 
     def alter(self, name: str, change: TaskChange) -> tuple[ScheduledStatement, int]:
         """Changes a task; returns it with the due time of the run that was asked for, if one was.
@@ -161,10 +176,13 @@ class PeriodicTasks:
 
     # -- runs
 
-    def begin(self, task_id: str, worker: str, may_run: MayRun) -> tuple[ScheduledStatement, bool]:
+    def begin(
+        self, task_id: str, worker: str, engines: Container[StatementEngine], may_run: MayRun
+    ) -> tuple[ScheduledStatement, bool]:
         """Hands a run out that is due; returns the task, and whether the worker has its run.
 
-        A run whose commit is there has ended, whatever became of its worker. `may_run` checks the owner's rights.
+        A run whose commit is there has ended, whatever became of its worker. A worker without the task's engine has no
+        run, and changes nothing else. `may_run` checks the owner's rights.
         """
         state, task, now_ms = self._state, self._of_id(task_id), self._clocks.mono_ms()
         holder = state.periodic.holder(task_id, now_ms)
@@ -178,9 +196,11 @@ class PeriodicTasks:
         due_us = task.due_us(now_us)
         if due_us is None:
             return task, False
-        seen = {each.table_id: self._data_version(each.table_id) for each in task.conditions}
+        seen = self._data_versions(task)
         if not task.run_us and not task.holds(seen, self._cursors(task)):
             return self._put(task.skipped(due_us, now_us)), False
+        if task.engine not in engines:
+            return task, False
         begun = task.begun(due_us, now_us, worker, seen)
         try:
             may_run(begun)
@@ -218,6 +238,10 @@ class PeriodicTasks:
         self._state.flush()
         raw = self._state.app_version(task.table_id, task.app_id)
         return raw is not None and keys.decode_version(raw) >= task.run_us
+
+    def _data_versions(self, task: ScheduledStatement) -> dict[str, int]:
+        """Of the tables of its conditions."""
+        return {each.table_id: self._data_version(each.table_id) for each in task.conditions}
 
     def _data_version(self, table_id: str) -> int:
         """The newest commit that is no compaction and no ALTER; 0: none, or the table is gone."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from metaservice.core.periodic_tasks import HasData, Owner, PeriodicRun, RunOutcome, ScheduledStatement
+from metaservice.core.periodic_tasks import (
+    HasData,
+    Owner,
+    PeriodicRun,
+    RunOutcome,
+    ScheduledStatement,
+    StatementEngine,
+)
 from metaservice.core.table.model import Operation, Principal
 from protos.laketx.storage.v1 import tasks_pb2 as pb
 
@@ -44,6 +51,7 @@ def encode_periodic_task(task: ScheduledStatement) -> bytes:
         seen=_seen(task.seen),
         last=None if task.last is None else _run(task.last),
         request_ids=task.request_ids,
+        engine=task.engine,
     ).SerializeToString()
 
 
@@ -80,6 +88,7 @@ def decode_periodic_task(raw: bytes) -> ScheduledStatement:
         seen=tuple((each.table_id, each.version) for each in record.seen),
         last=_run_of(record.last) if record.HasField("last") else None,
         request_ids=tuple(record.request_ids),
+        engine=StatementEngine(record.engine or StatementEngine.DUCKDB),
     )
 
 
@@ -110,6 +119,7 @@ def _run(run: PeriodicRun) -> pb.PeriodicRunRecord:
         requested=run.requested,
         revision=run.revision,
         request_ids=run.request_ids,
+        engine=run.engine or 0,
     )
 
 
@@ -128,4 +138,5 @@ def _run_of(record: pb.PeriodicRunRecord) -> PeriodicRun:
         record.requested,
         record.revision,
         tuple(record.request_ids),
+        StatementEngine(record.engine) if record.engine else None,
     )

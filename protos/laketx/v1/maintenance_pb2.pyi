@@ -109,6 +109,30 @@ PERIODIC_OUTCOME_FAILED: PeriodicOutcome.ValueType  # 3
 """Its last attempt failed."""
 Global___PeriodicOutcome: _TypeAlias = PeriodicOutcome  # noqa: Y015
 
+class _PeriodicEngine:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PeriodicEngineEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PeriodicEngine.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PERIODIC_ENGINE_UNSPECIFIED: _PeriodicEngine.ValueType  # 0
+    """DuckDB."""
+    PERIODIC_ENGINE_DUCKDB: _PeriodicEngine.ValueType  # 1
+    """DuckDB over Arrow, in every worker."""
+    PERIODIC_ENGINE_SPARK: _PeriodicEngine.ValueType  # 2
+    """Spark, in workers with a session of it."""
+
+class PeriodicEngine(_PeriodicEngine, metaclass=_PeriodicEngineEnumTypeWrapper):
+    """What runs the statement of a periodic task, in whose SQL it is."""
+
+PERIODIC_ENGINE_UNSPECIFIED: PeriodicEngine.ValueType  # 0
+"""DuckDB."""
+PERIODIC_ENGINE_DUCKDB: PeriodicEngine.ValueType  # 1
+"""DuckDB over Arrow, in every worker."""
+PERIODIC_ENGINE_SPARK: PeriodicEngine.ValueType  # 2
+"""Spark, in workers with a session of it."""
+Global___PeriodicEngine: _TypeAlias = PeriodicEngine  # noqa: Y015
+
 @_typing.final
 class TaskOptions(_message.Message):
     """How to write a task's outputs."""
@@ -1498,6 +1522,7 @@ class PeriodicRun(_message.Message):
     SKIPS_FIELD_NUMBER: _builtins.int
     REQUESTED_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    ENGINE_FIELD_NUMBER: _builtins.int
     due_time_us: _builtins.int
     """When it was due: with the task, its identity."""
     outcome: Global___PeriodicOutcome.ValueType
@@ -1522,6 +1547,8 @@ class PeriodicRun(_message.Message):
     """Somebody asked for it."""
     revision: _builtins.int
     """Revision of the task."""
+    engine: Global___PeriodicEngine.ValueType
+    """What ran it; unspecified: nothing did."""
     def __init__(
         self,
         *,
@@ -1537,10 +1564,11 @@ class PeriodicRun(_message.Message):
         skips: _builtins.int = ...,
         requested: _builtins.bool = ...,
         revision: _builtins.int = ...,
+        engine: Global___PeriodicEngine.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "begin_time_us", b"begin_time_us", "due_time_us", b"due_time_us", "end_time_us", b"end_time_us", "error", b"error", "outcome", b"outcome", "requested", b"requested", "revision", b"revision", "rows", b"rows", "skips", b"skips", "version", b"version", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "begin_time_us", b"begin_time_us", "due_time_us", b"due_time_us", "end_time_us", b"end_time_us", "engine", b"engine", "error", b"error", "outcome", b"outcome", "requested", b"requested", "revision", b"revision", "rows", b"rows", "skips", b"skips", "version", b"version", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1574,6 +1602,8 @@ class PeriodicTask(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
     LAST_RUN_FIELD_NUMBER: _builtins.int
+    ENGINE_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_ENGINE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name, with its namespace."""
     task_id: _builtins.str
@@ -1610,6 +1640,10 @@ class PeriodicTask(_message.Message):
     """Why the last attempt failed; empty after a run that was done."""
     failures: _builtins.int
     """Runs in succession that failed; after 10 the task suspends itself."""
+    engine: Global___PeriodicEngine.ValueType
+    """What runs the statement."""
+    waits_for_engine: _builtins.bool
+    """A run is due, and no worker with that engine has it; set by the service for engines that not every worker has."""
     @_builtins.property
     def source_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The tables that it reads."""
@@ -1651,10 +1685,12 @@ class PeriodicTask(_message.Message):
         error: _builtins.str = ...,
         failures: _builtins.int = ...,
         last_run: Global___PeriodicRun | None = ...,
+        engine: Global___PeriodicEngine.ValueType = ...,
+        waits_for_engine: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_run", b"last_run", "owner", b"owner"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_conditions", b"all_conditions", "attempts", b"attempts", "change_time_us", b"change_time_us", "comment", b"comment", "conditions", b"conditions", "create_time_us", b"create_time_us", "error", b"error", "failures", b"failures", "last_run", b"last_run", "name", b"name", "next_time_us", b"next_time_us", "operation", b"operation", "owner", b"owner", "revision", b"revision", "run_time_us", b"run_time_us", "schedule", b"schedule", "source_ids", b"source_ids", "statement", b"statement", "suspended", b"suspended", "table_id", b"table_id", "task_id", b"task_id", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_conditions", b"all_conditions", "attempts", b"attempts", "change_time_us", b"change_time_us", "comment", b"comment", "conditions", b"conditions", "create_time_us", b"create_time_us", "engine", b"engine", "error", b"error", "failures", b"failures", "last_run", b"last_run", "name", b"name", "next_time_us", b"next_time_us", "operation", b"operation", "owner", b"owner", "revision", b"revision", "run_time_us", b"run_time_us", "schedule", b"schedule", "source_ids", b"source_ids", "statement", b"statement", "suspended", b"suspended", "table_id", b"table_id", "task_id", b"task_id", "waits_for_engine", b"waits_for_engine", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1676,7 +1712,7 @@ class PutPeriodicTaskRequest(_message.Message):
     """A UUID, chosen by the client: the same request again returns the same answer."""
     @_builtins.property
     def task(self) -> Global___PeriodicTask:
-        """Name, statement, operation, tables, schedule, conditions and comment of the task."""
+        """Name, statement, engine, operation, tables, schedule, conditions and comment of the task."""
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
@@ -2019,19 +2055,25 @@ class BeginPeriodicRunRequest(_message.Message):
 
     TASK_ID_FIELD_NUMBER: _builtins.int
     WORKER_FIELD_NUMBER: _builtins.int
+    ENGINES_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """The task."""
     worker: _builtins.str
     """The worker, by a name that no other process has."""
+    @_builtins.property
+    def engines(self) -> _containers.RepeatedScalarFieldContainer[Global___PeriodicEngine.ValueType]:
+        """The engines that it has; none: DuckDB."""
+
     def __init__(
         self,
         *,
         task_id: _builtins.str = ...,
         worker: _builtins.str = ...,
+        engines: _abc.Iterable[Global___PeriodicEngine.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_id", b"task_id", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["engines", b"engines", "task_id", b"task_id", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from tests.plant.bug import Bug
 
 RULES: Final = ("tests/unit/test_periodic_tasks.py",)
 HISTORIES: Final = ("tests/periodic/test_runs.py", "-k", "random_histories")
+SPARK_WAITS: Final = ("tests/periodic/test_runs.py", "-k", "waits_for_a_worker")
 
 BUGS: Final = (
     Bug(
@@ -45,6 +46,24 @@ BUGS: Final = (
         "metaservice/service/table/periodic_tasks.py",
         (("        if not task.run_us or task.table_id not in", "        if task.run_us or task.table_id not in"),),
         HISTORIES,
+    ),
+    Bug(
+        "a worker without Spark is handed a run in Spark's SQL",
+        "metaservice/service/table/periodic_tasks.py",
+        (("        if task.engine not in engines:", "        if False:"),),
+        SPARK_WAITS,
+    ),
+    Bug(
+        "a task that has nothing to run for is said to wait for a worker with Spark",
+        "metaservice/service/table/periodic_tasks.py",
+        (("return bool(task.run_us) or task.holds(self._data_versions(task), self._cursors(task))", "return True"),),
+        SPARK_WAITS,
+    ),
+    Bug(
+        "a column that is named like a function of the time is the due time in Spark's SQL",
+        "worker/periodic/spark_text.py",
+        (("(TokenType.DOT, TokenType.ALIAS)", "(TokenType.ALIAS,)"),),
+        ("tests/periodic/test_statements.py", "-k", "sparks_sql"),
     ),
     Bug(
         "a failed run of a periodic task is told by each process anew",

@@ -279,6 +279,7 @@ class PeriodicRunRecord(_message.Message):
     REQUESTED_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     REQUEST_IDS_FIELD_NUMBER: _builtins.int
+    ENGINE_FIELD_NUMBER: _builtins.int
     due_us: _builtins.int
     """When it was due."""
     outcome: _builtins.int
@@ -303,6 +304,8 @@ class PeriodicRunRecord(_message.Message):
     """Somebody asked for it."""
     revision: _builtins.int
     """Revision of the task."""
+    engine: _builtins.int
+    """Core's number of the engine that ran it; 0: none did."""
     @_builtins.property
     def request_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of the requests that asked for it."""
@@ -323,10 +326,11 @@ class PeriodicRunRecord(_message.Message):
         requested: _builtins.bool = ...,
         revision: _builtins.int = ...,
         request_ids: _abc.Iterable[_builtins.str] | None = ...,
+        engine: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "begin_us", b"begin_us", "due_us", b"due_us", "end_us", b"end_us", "error", b"error", "outcome", b"outcome", "request_ids", b"request_ids", "requested", b"requested", "revision", b"revision", "rows", b"rows", "skips", b"skips", "version", b"version", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "begin_us", b"begin_us", "due_us", b"due_us", "end_us", b"end_us", "engine", b"engine", "error", b"error", "outcome", b"outcome", "request_ids", b"request_ids", "requested", b"requested", "revision", b"revision", "rows", b"rows", "skips", b"skips", "version", b"version", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -371,6 +375,7 @@ class PeriodicTaskRecord(_message.Message):
     SEEN_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     REQUEST_IDS_FIELD_NUMBER: _builtins.int
+    ENGINE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name."""
     task_id: _builtins.str
@@ -423,6 +428,8 @@ class PeriodicTaskRecord(_message.Message):
     """Runs in succession that failed."""
     error: _builtins.str
     """Why the last attempt failed."""
+    engine: _builtins.int
+    """Core's number of the engine; 0: DuckDB."""
     @_builtins.property
     def source_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tables that it reads."""
@@ -487,10 +494,11 @@ class PeriodicTaskRecord(_message.Message):
         seen: _abc.Iterable[Global___SeenVersionRecord] | None = ...,
         last: Global___PeriodicRunRecord | None = ...,
         request_ids: _abc.Iterable[_builtins.str] | None = ...,
+        engine: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchor_us", b"anchor_us", "attempts", b"attempts", "begin_us", b"begin_us", "change_us", b"change_us", "comment", b"comment", "conditions", b"conditions", "create_us", b"create_us", "digest", b"digest", "ended_us", b"ended_us", "error", b"error", "failures", b"failures", "last", b"last", "name", b"name", "needs_all", b"needs_all", "not_before_us", b"not_before_us", "noted", b"noted", "operation", b"operation", "owner", b"owner", "owner_client", b"owner_client", "owner_groups", b"owner_groups", "owner_role", b"owner_role", "request_ids", b"request_ids", "requested", b"requested", "revision", b"revision", "run_us", b"run_us", "schedule", b"schedule", "seen", b"seen", "source_ids", b"source_ids", "statement", b"statement", "suspended", b"suspended", "table_id", b"table_id", "task_id", b"task_id", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchor_us", b"anchor_us", "attempts", b"attempts", "begin_us", b"begin_us", "change_us", b"change_us", "comment", b"comment", "conditions", b"conditions", "create_us", b"create_us", "digest", b"digest", "ended_us", b"ended_us", "engine", b"engine", "error", b"error", "failures", b"failures", "last", b"last", "name", b"name", "needs_all", b"needs_all", "not_before_us", b"not_before_us", "noted", b"noted", "operation", b"operation", "owner", b"owner", "owner_client", b"owner_client", "owner_groups", b"owner_groups", "owner_role", b"owner_role", "request_ids", b"request_ids", "requested", b"requested", "revision", b"revision", "run_us", b"run_us", "schedule", b"schedule", "seen", b"seen", "source_ids", b"source_ids", "statement", b"statement", "suspended", b"suspended", "table_id", b"table_id", "task_id", b"task_id", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,14 @@ from metaservice.client import features
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
-from worker.commit.stages import Stage, Staged
+from worker.commit.stages import Staged
 from worker.commit.writes import Write
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.files.storage import remove_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from worker.spark import session
 else:
@@ -31,25 +30,33 @@ PROPERTY = "laketx.transaction"
 class SqlStatements:
     """Those of one transaction."""
 
-    def __init__(self, lake: Connection, txn_id: str) -> None:
+    def __init__(self, lake: Connection, txn_id: str, spark: SparkSession | None = None) -> None:
+        """They run in a session; None: in the lake's."""
         self._lake = lake
+        self._session = spark
         self._txn_id = txn_id  # their files are stored under it
         self.is_open = False  # once there is a statement
         self._written: list[str] = []  # tables, once it has ended
+        self.staged: dict[str, Staged] = {}  # by tables, once it has ended
 
-    def run(self, statement: str, args: dict[str, Any] | list[Any] | None) -> DataFrame:
-        with session.local_property(self._lake.spark, PROPERTY, self.open()):
-            return self._lake.spark.sql(statement, args)
+    @property
+    def spark(self) -> SparkSession:
+        """The session in which they run."""
+        return self._lake.spark if self._session is None else self._session
+
+    def run(self, statement: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
+        with session.local_property(self.spark, PROPERTY, self.open()):
+            return self.spark.sql(statement, args)
 
     def open(self) -> str:
         """The transaction's id."""
         if not self.is_open:
-            if not session.is_classic(self._lake.spark):
+            if not session.is_classic(self.spark):
                 raise InputError(
                     "NOT_OVER_CONNECT",
                     "txn.sql needs a classic Spark session: with Spark Connect write through txn.table(…)",
                 )
-            session.require_jar(self._lake.spark)
+            session.require_jar(self.spark)
             self._jvm().open(self._txn_id, self._lake.warehouse)
             self.is_open = True
         return self._txn_id
@@ -60,8 +67,8 @@ class SqlStatements:
 
     def version_of(self, table_id: str) -> int | None:
         """The version at which statements see the table; None if none has named it."""
-        found = self._jvm().versionOf(self._txn_id, table_id) if self.is_open else -1
-        return None if found < 0 else int(found)
+        version = self._jvm().versionOf(self._txn_id, table_id) if self.is_open else -1
+        return None if version < 0 else int(version)
 
     def changes(self, table_id: str) -> bool:
         return self.is_open and bool(self._jvm().changes(self._txn_id, table_id))
@@ -89,10 +96,11 @@ class SqlStatements:
         [intent] = begin.tables
         change = common_pb2.Change.FromString(changed)
         at = self._lake.client.get_table(table_id=intent.table_id, version=intent.read_version)
+        files = self.staged[intent.table_id] = _staged(staged, change)
         return Write(
             TableView(self._lake, at),
             intent.operation,
-            stage=_staged(staged, change) if staged else None,
+            stage=(lambda _: files) if staged else None,
             reads=list(change.reads),
             also_read=list(intent.reads),
             scope=change.scope if change.HasField("scope") else None,
@@ -101,12 +109,11 @@ class SqlStatements:
         )
 
     def _jvm(self) -> Any:
-        jvm: Any = self._lake.spark._jvm
+        jvm: Any = self.spark._jvm
         return jvm.io.laketx.spark.read.SqlTransaction
 
 
-def _staged(staged: bytes, change: common_pb2.Change) -> Callable[[Stage], Staged]:
+def _staged(staged: bytes, change: common_pb2.Change) -> Staged:
     """The files are there: a statement has written them."""
-    found = transaction_pb2.RegisterFilesRequest.FromString(staged)
-    files = Staged(list(found.files), list(found.delete_sets), list(change.key_sets))
-    return lambda _: files
+    files = transaction_pb2.RegisterFilesRequest.FromString(staged)
+    return Staged(list(files.files), list(files.delete_sets), list(change.key_sets))
