@@ -57,7 +57,7 @@ class Queries:
     def unioned(self, depth: int) -> tuple[str, list[str]]:
         text, kinds = self.select(depth, None)
         if self._rng.random() < 0.2 and "sum" not in kinds:
-            word = self._rng.choice(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
+            word = self._rng.choice(["UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"])
             text = f"{text} {word} {self.select(depth - 1, kinds)[0]}"
         return text, kinds
 

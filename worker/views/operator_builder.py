@@ -25,6 +25,7 @@ from worker.views.operators import (
     Project,
     Scan,
     UnionAll,
+    Window,
     columns_of,
     quoted,
 )
@@ -68,12 +69,11 @@ class OperatorBuilder:
             raise NoRule("LIMIT has no key to restrict by")
         if isinstance(query, exp.Union):
             return self._union(query, ctes)
-        if isinstance(query, exp.Intersect | exp.Except) and query.args.get("distinct"):
+        if isinstance(query, exp.Intersect | exp.Except):
             return self._compared(query, ctes)
         if isinstance(query, exp.Select):
             return self._select(query, ctes)
-        words = "" if query.args.get("distinct") else " ALL"
-        raise NoRule(f"{type(query).__name__.upper()}{words} has no rule yet")
+        raise NoRule(f"{type(query).__name__.upper()} has no rule yet")
 
     def name(self) -> str:
         self._numbers += 1
@@ -95,7 +95,11 @@ class OperatorBuilder:
         return _distinct(whole, self.name()) if query.args.get("distinct") else whole
 
     def _compared(self, query: exp.SetOperation, ctes: Mapping[str, exp.Query]) -> Operator:
-        """INTERSECT and EXCEPT: the distinct rows of both sides as groups, which know the sides that have them."""
+        """INTERSECT and EXCEPT: the distinct rows of both sides as groups, which know the sides that have them.
+
+        With ALL the copies of a row on each side are numbered. The copies 1 to min(l, r) are on both sides of an
+        INTERSECT, the copies r + 1 to l on the left side alone of an EXCEPT.
+        """
         sides = [self.query(side, ctes) for side in (query.this, query.expression)]
         rows, flags, groups, has = (self.name() for _ in range(4))
         columns = [_short(name) for name in columns_of(sides[0])]
@@ -105,9 +109,16 @@ class OperatorBuilder:
         for side, (left, right) in zip(sides, (("1", "0"), ("0", "1")), strict=True):
             named = zip(map(quoted, columns_of(side)), (f"{rows}.{column}" for column in columns), strict=True)
             parts.append(Project(side, (*named, (left, f"{flags}.l"), (right, f"{flags}.r"))))
+        keys = tuple((quoted(f"{rows}.{column}"), f"{groups}.{column}") for column in columns)
+        union: Operator = UnionAll(tuple(parts))
+        if not query.args.get("distinct"):
+            of_a_side = (*(key for key, _ in keys), quoted(f"{flags}.l"))
+            copy = f"row_number() OVER (PARTITION BY {', '.join(of_a_side)})"
+            union = Window(union, of_a_side, ((copy, f"{flags}.n"),))
+            keys = (*keys, (quoted(f"{flags}.n"), f"{has}.n"))
         grouped = Aggregate(
-            UnionAll(tuple(parts)),
-            tuple((quoted(f"{rows}.{column}"), f"{groups}.{column}") for column in columns),
+            union,
+            keys,
             tuple((f"MAX({quoted(f'{flags}.{side}')})", f"{has}.{side}") for side in "lr"),
         )
         is_right = 1 if isinstance(query, exp.Intersect) else 0

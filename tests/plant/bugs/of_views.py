@@ -20,6 +20,12 @@ FORMS = ("tests/views/test_forms.py",)
 
 BUGS: Final = (
     Bug(
+        "EXCEPT ALL numbers the copies of a row over both sides",
+        "worker/views/operator_builder.py",
+        ((', quoted(f"{flags}.l"))\n            copy =', ",)\n            copy ="),),
+        ("tests/views/test_deltas.py", "-k", "rows_of_both_sides"),
+    ),
+    Bug(
         "Arrow compares the floats of a view's sources, and NaN is not greater than 0.5",
         "worker/views/engine.py",
         (("        if not floats:\n", "        if True:\n"),),
