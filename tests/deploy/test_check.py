@@ -25,7 +25,7 @@ SERVICE = {
 @pytest.mark.parametrize(
     "check",
     [
-        deploy_check.lint_image,
+        pytest.param(deploy_check.lint_image, marks=pytest.mark.long),  # hadolint is installed first
         lambda: deploy_check.check_compose(build=False),
         lambda: deploy_check.check_chart(build=False),
         deploy_check.check_units,

@@ -44,7 +44,8 @@ def require_java() -> None:
 def shared_session() -> SparkSession:
     require_java()
     if "session" not in _shared:
-        _shared["session"] = small_session(more=INTERPRETED)
+        old_sessions = {"spark.driver.memory": "2g"}  # Spark keeps all of them
+        _shared["session"] = small_session(more={**INTERPRETED, **old_sessions})
     return _shared["session"]
 
 

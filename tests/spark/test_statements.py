@@ -14,6 +14,7 @@ from worker.spark.catalog_jar import catalog_settings
 
 # What else in `make test` plays the like of these files, which `make test-long` plays.
 ELSEWHERE: Final = {
+    "change_rows": "test_sql_rows.py, test_write_rows.py, test_merges.py",
     "changes": "test_sql_changes.py",
     "defaults": "test_defaults.py",
     "harmless": "test_sql_harmless.py",
