@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from laketx.commands.sql import lake_of, warehouse_for
+from laketx.commands.sql import warehouse_for
 from laketx.connection import connect
 from laketx.lake import import_files
 from metaservice.cli.output import Session
-from worker.services.commands import told
+from worker.services.commands import lake_of, told
 
 
 def run_import(session: Session, path: str, table: str, warehouse: str | None, message: str) -> None:

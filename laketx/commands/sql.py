@@ -20,13 +20,12 @@ from laketx.commands.sql_text import UnendedError, split
 from laketx.connection import connect
 from laketx.lake import Lake
 from metaservice.cli.failures import CommandError, Exit, usage_failure
-from metaservice.cli.output import Session, existing
+from metaservice.cli.output import Session
 from metaservice.cli.settings import SERVER
-from metaservice.client.credentials import with_scheme
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.periodic.definitions import parse_task_definition
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import lake_of, told, warehouse_of
 from worker.spark.catalog_jar import BRANCH_SETTING, CATALOG
 from worker.views.statements import parse_view_statement
 
@@ -81,12 +80,6 @@ def run_sql(
         logs = "" if remote else f"; Spark logs to {state / 'spark.log'}"
         session.note(f"{remote or session.settings.place}: `help` shows how, `exit` leaves{logs}")
         return shell.talk(state / "sql_history")
-
-
-def lake_of(session: Session) -> str:
-    """The folder, or the service's address."""
-    settings = session.settings
-    return str(existing(settings.folder).absolute()) if settings.folder else with_scheme(settings.server)
 
 
 def warehouse_for(session: Session, given: str | None) -> str | None:

@@ -12,7 +12,7 @@ from laketx.materialized_view import ViewStatus
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.output import Column, Row, Session
 from worker.base.lazy_modules import LazyModule
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import lake_of, told, warehouse_of
 
 if TYPE_CHECKING:
     from worker.views import creation, lineage, refresh
@@ -48,7 +48,7 @@ LINEAGE_COLUMNS: Final = (
 def opened(session: Session, warehouse: str | None) -> Iterator[Lake]:
     """The lake; refusals are those of a command."""
     place = warehouse_of(session, warehouse)
-    with told(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
+    with told(), Lake(session.connect(), place, None, uri=lake_of(session), user=session.settings.user) as lake:
         yield lake
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from tests.spark.processes import ROOT
 from tests.spark.terminal import PROMPT, WAIT_S, on_a_terminal
 from worker.periodic.scheduler import TaskScheduler
 from worker.periodic.spark_runs import run_spark_statement
-from worker.spark.catalog_jar import BRANCH_SETTING
+from worker.spark.catalog_jar import BRANCH_SETTING, CATALOG
 
 ROWS = """
     SELECT * FROM VALUES (1, NULL, '', X'00FF', array(1, NULL), named_struct('p', 1)),
@@ -241,3 +242,12 @@ def test_the_shell_carries_out_statements_of_periodic_tasks(
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
         spark.catalog.setCurrentCatalog("spark_catalog")
+
+
+def test_a_thread_without_a_session_gets_a_separate_one(lake: Lake) -> None:
+    """As the thread of a worker that runs periodic tasks."""
+    with ThreadPoolExecutor(1) as pool:
+        separate = pool.submit(lake.separate_session, {}).result()
+    assert separate.catalog.currentCatalog() == CATALOG
+    lake.create_table("separate.rows", "id bigint")
+    assert [row.tableName for row in separate.sql("SHOW TABLES IN separate").collect()] == ["rows"]

@@ -117,7 +117,7 @@ class Connection:
         """
         separate = session.separate_session(self.spark, settings)
         session.add_catalog(separate, CATALOG, self._catalog(CATALOG))
-        separate.catalog.setCurrentCatalog(CATALOG)
+        separate.sql(f"SET CATALOG {CATALOG}")  # `separate.catalog` asks the thread's active session
         return separate
 
     def own_catalog(self) -> str:

@@ -11,8 +11,9 @@ from typing import Final
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.find import TABLE_ID, find_table, table_name
-from metaservice.cli.output import Session
+from metaservice.cli.output import Session, existing
 from metaservice.client import MetaClient
+from metaservice.client.credentials import with_scheme
 from worker.base.errors import InputError
 from worker.files.warehouse import adopt, check_mark, check_warehouse, describe, read_mark
 from worker.services.fsck import Fsck
@@ -174,6 +175,12 @@ def told() -> Iterator[None]:
         yield
     except InputError as error:
         raise CommandError(Exit.REFUSED, error.reason, str(error).removeprefix(f"{error.reason}: ")) from error
+
+
+def lake_of(session: Session) -> str:
+    """The folder, or the service's address."""
+    settings = session.settings
+    return str(existing(settings.folder).absolute()) if settings.folder else with_scheme(settings.server)
 
 
 def warehouse_of(session: Session, given: str | None) -> str:
