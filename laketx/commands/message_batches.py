@@ -88,9 +88,11 @@ class MessageFormat:
         begins, columns = [0], None
         for at, message in enumerate(messages):
             names = _columns_of(message, at)
-            if columns is not None and names not in (None, columns):
+            if names is None:
+                continue
+            if columns is not None and names != columns:
                 begins.append(at)
-            columns = names or columns
+            columns = names
         return [slice(begin, end) for begin, end in pairwise([*begins, len(messages)])]
 
     def add_columns(self, table: Table, messages: Sequence[Parsed]) -> None:
