@@ -39,7 +39,10 @@ DRAINED: Final = b"\0"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = parser().parse_args(arguments)
+    options = parser()
+    given = options.parse_args(arguments)
+    if given.server and given.folder:
+        options.error("--server or --folder, not both")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -84,6 +84,7 @@ SHARED: Final = (
     _shared(["-q", "--quiet"], is_flag=True, help="Print data and errors only."),
     _shared(["-h", "--help"], is_flag=True, callback=show_help, help="Show this help and end."),
 )
+PASSED_ON: Final = ("server", "folder", "user", "branch")  # to a program that a command becomes
 
 
 class Command(click.Command):
@@ -153,12 +154,15 @@ class BranchedCommand(Command):
 
 
 class Passing(Command):
-    """All that follows its name goes to another program unread, --help too."""
+    """All that follows its name goes to another program unread, --help too, behind the options that stood before it."""
 
     begins_with = (click.Argument(["options"], nargs=-1, type=FILE),)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.params["options"] = tuple(args)
+        given = session_of(ctx).settings
+        values = {name: getattr(given, name) for name in PASSED_ON}
+        before = [word for name, value in values.items() if value for word in (f"--{name}", value)]
+        ctx.params["options"] = (*before, *args)
         return []
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:

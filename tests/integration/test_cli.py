@@ -522,3 +522,10 @@ def test_the_other_shells_take_their_script(lake: Lake, tmp_path: Path, shell: s
 def test_serve_takes_the_options_of_the_service(lake: Lake) -> None:
     done = lake.shell.run("serve", "--help")
     assert (done.code, "--sessions-max" in done.out) == (0, True)
+
+
+def test_a_worker_gets_the_options_that_stand_before_its_name(tmp_path: Path) -> None:
+    both = [*LAKETX, "--folder", str(tmp_path), "worker", "--server", "127.0.0.1:1"]
+    done = subprocess.run(both, check=False, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == Exit.USAGE
+    assert "--server or --folder, not both" in done.stderr
