@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -184,8 +184,23 @@ def _version(table: TableView, asked: Asked) -> int | None:
     return found.version
 
 
-def get_rows(table: TableView, keys: Any, columns: Sequence[str] | None) -> pa.Table:
-    """Return the rows of the newest version that have one of the keys."""
+def get_rows(
+    table: TableView, keys: Any, columns: Sequence[str] | None, refreshed: Callable[[], TableView]
+) -> pa.Table:
+    """Return the rows of the newest version that have one of the keys, by one call if the known columns are current."""
+    while True:
+        try:
+            rows = _rows_by_keys(table, keys, columns)
+        except (InputError, InvalidError):
+            rows, known = None, table.meta.schema_version
+            if refreshed().meta.schema_version == known:
+                raise
+        if rows is not None:
+            return rows
+        table = refreshed()
+
+
+def _rows_by_keys(table: TableView, keys: Any, columns: Sequence[str] | None) -> pa.Table | None:
     from laketx.input_rows import key_rows  # noqa: PLC0415 - polars is loaded where it is wanted
     from worker.arrow.write.key_lookups import fitted_keys, newest_rows  # noqa: PLC0415
 

@@ -165,7 +165,7 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Ve
 
         Raises InputError for a table without a primary key, and for keys or columns that don't fit.
         """
-        return get_rows(self.refresh().view, keys, columns)
+        return get_rows(self.view, keys, columns, lambda: self.refresh().view)
 
     def snapshot(
         self,

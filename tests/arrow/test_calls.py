@@ -131,6 +131,26 @@ def test_columns_that_changed_since_the_table_was_opened_are_planned_again(lake:
         other.to_arrow(where="nothing = 3")
 
 
+def test_get_is_one_call_and_asks_again_after_a_change_of_columns(lake: Lake, asked: list[str]) -> None:
+    table = keyed(lake, "got")
+    other = lake.table("got")
+    asked.clear()
+    assert other.get([1, 2]).num_rows == 2
+    assert asked == ["PlanScan"]
+    lake.client.alter_columns(table.table_id, rename_column("v", "w"), add_column("v", "bigint"))
+    assert other.get([1]).to_pylist() == [{"id": 1, "w": "new", "v": None}]
+    asked.clear()
+    assert other.get([2]).num_rows == 1
+    assert asked == ["PlanScan"], "the table knows its new columns"
+    assert other.get([1], columns=["w"]).to_pylist() == [{"w": "new"}]
+    lake.client.alter_columns(table.table_id, rename_column("id", "number"))
+    assert other.get([{"number": 1}], columns=["number"]).to_pylist() == [{"number": 1}]
+    with pytest.raises(InputError, match="COLUMN_UNKNOWN"):
+        other.get([{"id": 1}])
+    with pytest.raises(InputError, match="COLUMN_UNKNOWN"):
+        other.get([1], columns=["nothing"])
+
+
 def test_a_read_ends_its_pin(lake: Lake) -> None:
     table = keyed(lake, "pins")
     held = {one.pin_id for one in lake.client.list_pins()}

@@ -132,7 +132,7 @@ def _images_of(
     columns: Sequence[str],
 ) -> pa.Table:
     """The images and tombstones of the keys in these files. Files of many rows are joined together: most have few."""
-    keys_once, waiting, size = frame_of(keys).unique(), [], 0
+    wanted, waiting, size = frame_of(keys), [], 0
     empty = reader.empty(columns).append_column(OP, pa.array([], pa.int8()))
     if is_partial(reader.table.meta):
         empty = empty.append_column(SET, pa.array([], pa.binary()))
@@ -142,7 +142,7 @@ def _images_of(
             waiting.append(rows)
             size += rows.nbytes
         if waiting and (rows is None or size >= BYTES_TOGETHER):
-            parts.append(_among(pa.concat_tables(waiting), keys_once).cast(parts[0].schema))
+            parts.append(_among(pa.concat_tables(waiting), wanted).cast(parts[0].schema))
             waiting, size = [], 0
     return pa.concat_tables(parts)
 
@@ -153,19 +153,18 @@ def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -
         versions = images.column(VERSION).to_numpy()
         return image_folds.visible(image_folds.folded(images, meta, _places(meta), versions)).select(list(columns))
     places = frame_of(images.select([*_places(meta), OP, VERSION])).with_row_index(GROUP)
-    newest = places.sort(VERSION).unique(_places(meta), keep="last").filter(pl.col(OP) != TOMBSTONE)
-    return images.select(list(columns)).take(pa.array(newest[GROUP].sort().to_numpy()))
+    by_version = places.lazy().sort(VERSION).unique(_places(meta), keep="last")
+    newest = by_version.filter(pl.col(OP) != TOMBSTONE).select(pl.col(GROUP).sort()).collect()
+    return images.select(list(columns)).take(pa.array(newest[GROUP].to_numpy()))
 
 
-def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table:
-    """The rows of the newest version that have one of the keys."""
+def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table | None:
+    """The rows of the newest version that have one of the keys; None if that version has other columns."""
     spans, near = key_spans_partitions(table.meta), near_keys(keys, table.meta)
     key_files = key_files_of(table, key_hashes(keys, table.meta)) if spans and len(keys) else None
     planned = pinned_plan(table, None, near, key_files=key_files)
     if key_files is not None and planned is not None:
         forget_old(table, planned, key_files)
-        if facts_of(planned.table.meta) != facts_of(table.meta):  # a definition that replaced the one that was known
-            key_files, planned = None, pinned_plan(table, None, near)
     if planned is None:  # a service of the release before
         pinned = table.lake.pins.own(table.table_id, None)
         then = table.at(pinned.version)
@@ -173,9 +172,15 @@ def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None)
     else:
         then = planned.table
         reader = VersionRows(then, planned.pinned.version, planned)
+    if _definition(then.meta) != _definition(table.meta):
+        return None
     is_looked_up = key_files is not None and planned is not None and is_narrow(planned, key_files)
     names = reader.schema.names if columns is None else columns
     return rows_with(reader, then.meta, keys, names, is_looked_up=is_looked_up)
+
+
+def _definition(meta: catalog_pb2.Table) -> tuple[int, str]:
+    return meta.schema_version, facts_of(meta)
 
 
 # -- keys that span partitions -----------------------------------------------------------------------------------------
