@@ -132,7 +132,7 @@ def _images_of(
     columns: Sequence[str],
 ) -> pa.Table:
     """The images and tombstones of the keys in these files. Files of many rows are joined together: most have few."""
-    wanted, waiting, size = frame_of(keys), [], 0
+    key_rows, waiting, size = frame_of(keys), [], 0
     empty = reader.empty(columns).append_column(OP, pa.array([], pa.int8()))
     if is_partial(reader.table.meta):
         empty = empty.append_column(SET, pa.array([], pa.binary()))
@@ -142,7 +142,7 @@ def _images_of(
             waiting.append(rows)
             size += rows.nbytes
         if waiting and (rows is None or size >= BYTES_TOGETHER):
-            parts.append(_among(pa.concat_tables(waiting), wanted).cast(parts[0].schema))
+            parts.append(_among(pa.concat_tables(waiting), key_rows).cast(parts[0].schema))
             waiting, size = [], 0
     return pa.concat_tables(parts)
 
