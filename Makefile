@@ -254,6 +254,10 @@ bench-ingest: $(VENV)/.ready-bench ## measure `laketx ingest kafka` beside Apach
 bench-views: $(VENV)/.ready-bench ## measure refreshes of materialized views; JSON and SCALE as above
 	@$(PY) -m benchmarks.views $(ARGS)
 
+.PHONY: bench-view-lag
+bench-view-lag: $(VENV)/.ready-bench ## measure for an hour how far a view is behind its source; SCALE=0.1 for six minutes
+	@$(PY) -m benchmarks.view_lag $(ARGS)
+
 .PHONY: bench-console
 bench-console: $(VENV)/.ready-bench ## measure the console over 100,000 versions and tables; JSON and SCALE as above
 	@$(PY) -m benchmarks.console $(ARGS)
