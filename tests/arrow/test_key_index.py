@@ -22,7 +22,7 @@ from laketx import Lake, Table, connect
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.scan.key_files import is_narrow, key_files_of
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
-from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of, pinned_plan
+from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of, newest_plan
 from worker.arrow.write.key_lookups import fitted_keys, near_keys
 from worker.files import key_coverage, key_index
 from worker.files.key_index import (
@@ -420,7 +420,7 @@ def planned(table: Table, key: int, **other: Any) -> list[str]:
     assert key_files.history_epoch == view.client.get_warehouse().history_epoch
     for name, value in other.items():
         setattr(key_files, name, value)
-    plan = pinned_plan(view, None, near_keys(keys, view.meta), key_files=key_files)
+    plan = newest_plan(view, near_keys(keys, view.meta), key_files)
     assert plan is not None
     assert is_narrow(plan, key_files) == (len(plan.entries) < 12)
     return sorted(one.file.partition.values[0].value.text for one in plan.entries)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Final
@@ -30,11 +30,11 @@ class Purged:
     def __init__(self, lake: Lake, gate: Gate, other: Lake) -> None:
         self.lake, self.gate, self._other = lake, gate, other
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str, key: Sequence[str] = ()) -> Table:
         """With rows 1 and 2, each in a file."""
-        made = self._other.create_table(f"shop.{name}", "id bigint", properties=FORGETS)
-        for key in (1, 2):
-            made.append([{"id": key}])
+        made = self._other.create_table(f"shop.{name}", "id bigint", primary_key=key, properties=FORGETS)
+        for number in (1, 2):
+            (made.upsert if key else made.append)([{"id": number}])
         return self.lake.table(made.name)
 
     def replace(self, table: Table) -> None:
@@ -93,6 +93,10 @@ def test_a_read_after_a_look_finds_the_newest_version(purged: Purged, read: str)
 @pytest.mark.parametrize("read", READS)
 def test_what_is_planned_stays(purged: Purged, read: str) -> None:
     assert purged.while_planned(READS[read], purged.table(f"planned_{read}")) == [1, 2]
+
+
+def test_a_look_up_whose_files_are_gone_reads_the_newest_version(purged: Purged) -> None:
+    assert purged.while_planned(lambda table: table.get([1, 2, 3]), purged.table("keyed", ["id"])) == [3]
 
 
 def test_the_changes_after_a_cursor_stay(purged: Purged) -> None:

@@ -97,7 +97,6 @@ class ReaderPins:
         table_id: str,
         version: int | None,
         predicate: common_pb2.Predicate | None,
-        key_files: read_pb2.KeyFiles | None = None,
     ) -> tuple[PinnedVersion, Iterator[read_pb2.PlanScanResponse]] | None:
         """The plan of a version, or of the newest, with metadata and inlined rows, and a pin that nobody shares.
 
@@ -116,7 +115,6 @@ class ReaderPins:
             with_tables=True,
             with_rows=True,
             join_rows=predicate is None,
-            key_files=key_files,
         )
         first = next(parts)
         if not first.lease_ms:

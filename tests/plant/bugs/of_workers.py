@@ -575,6 +575,18 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "by_their_keys"),
     ),
     Bug(
+        "a look-up takes all inlined rows that it reads together",
+        "worker/arrow/scan/version_rows.py",
+        (("yield images if len(run) == 1 else images.filter(self._expression(where))", "yield images"),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "many_keys_of_several or other_keyed"),
+    ),
+    Bug(
+        "a look-up whose files were purged fails",
+        "worker/arrow/write/key_lookups.py",
+        (("except FileNotFoundError:", "except FileExistsError:"),),
+        own_tests=("tests/arrow/test_retired.py", "-k", "look_up"),
+    ),
+    Bug(
         "a key index is believed about files that it doesn't cover",
         "worker/arrow/scan/key_places.py",
         (("if path in left or scanned", "if not index.layers.get(bucket) or scanned"),),

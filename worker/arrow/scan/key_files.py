@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from protos.laketx.v1 import common_pb2, read_pb2
-from worker.arrow.scan.plans import PinnedPlan
+from worker.arrow.scan.plans import VersionPlan
 from worker.connection.table_view import TableView
 from worker.files.key_coverage import Coverage
 from worker.files.key_index import DamagedIndexError, Hashes, KeyIndex, Places
@@ -60,13 +60,13 @@ def _ref(bucket: int, path: str, partition: bytes) -> common_pb2.FileRef:
     return common_pb2.FileRef(path=path, bucket=bucket, partition=common_pb2.Partition.FromString(partition))
 
 
-def is_narrow(planned: PinnedPlan, key_files: read_pb2.KeyFiles) -> bool:
+def is_narrow(planned: VersionPlan, key_files: read_pb2.KeyFiles) -> bool:
     """Whether a plan has few files but those that were named; else layers may know more of them."""
     paths = {file.path for file in key_files.files}
     return sum(entry.file.path not in paths for entry in planned.entries) <= NEW_FILES_MAX
 
 
-def forget_old(table: TableView, planned: PinnedPlan, key_files: read_pb2.KeyFiles) -> None:
+def forget_old(table: TableView, planned: VersionPlan, key_files: read_pb2.KeyFiles) -> None:
     """Looks for a newer coverage the next time, if that is old."""
-    if planned.pinned.version - key_files.version > COMMITS_MAX:
+    if planned.version - key_files.version > COMMITS_MAX:
         KeyIndex(table.folder, table.meta, (), remembered=True).forget()

@@ -69,14 +69,21 @@ def entries_of(
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedPlan:
-    """What a read needs: a version that stays readable, the table at that version, and the entries for a condition."""
+class VersionPlan:
+    """The table at a version, and its entries for a condition."""
 
-    pinned: PinnedVersion
+    version: int
     table: TableView
     predicate: common_pb2.Predicate | None
     entries: list[common_pb2.LiveEntry]
     is_whole: bool = True  # the entries are all that there are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedPlan(VersionPlan):
+    """A plan of a version that stays readable."""
+
+    pinned: PinnedVersion
 
 
 def pinned_plan(
@@ -85,22 +92,43 @@ def pinned_plan(
     predicate: common_pb2.Predicate | None = None,
     *,
     whole: bool = True,
-    key_files: read_pb2.KeyFiles | None = None,
 ) -> PinnedPlan | None:
     """By one call; None if the service is of the release before. Default the newest version.
 
     Not `whole`: no more than the first part of the plan, which is all of a small table's.
     """
-    found = table.lake.pins.scan(table.table_id, version, predicate, key_files)
+    found = table.lake.pins.scan(table.table_id, version, predicate)
     if found is None:
         return None
     pinned, parts = found
     first = next(parts)
     then = replace(table, meta=first.table)
     if not whole and next(parts, None) is not None:
-        return PinnedPlan(pinned, then, predicate, [], is_whole=False)
+        return PinnedPlan(pinned.version, then, predicate, [], is_whole=False, pinned=pinned)
     entries = [entry for part in (first, *parts) for entry in part.entries]
-    return PinnedPlan(pinned, then, predicate, entries)
+    return PinnedPlan(pinned.version, then, predicate, entries, pinned=pinned)
+
+
+def newest_plan(
+    table: TableView, predicate: common_pb2.Predicate, key_files: read_pb2.KeyFiles | None
+) -> VersionPlan | None:
+    """Of the newest version, by one call that pins nothing; None if the service is of the release before.
+
+    A purge may delete its files while they are read, if old versions are kept for a short time or not at all.
+    """
+    parts = table.client.plan_scan(
+        table.table_id,
+        predicate=predicate,
+        without_stats=True,
+        with_tables=True,
+        with_rows=True,
+        key_files=key_files,
+    )
+    first = next(parts)
+    if not first.HasField("table"):
+        return None
+    entries = [entry for part in (first, *parts) for entry in part.entries]
+    return VersionPlan(first.version, replace(table, meta=first.table), predicate, entries)
 
 
 class WrittenSchemas:

@@ -35,7 +35,7 @@ from worker.arrow.scan.file_rows import InputFile, input_file, read_tables
 from worker.arrow.scan.inlined_rows import content_of, joined
 from worker.arrow.scan.key_buckets import buckets_of
 from worker.arrow.scan.late_materialization import is_small, read_chosen
-from worker.arrow.scan.plans import PinnedPlan, ScannedFile, WrittenSchemas, entries_of
+from worker.arrow.scan.plans import ScannedFile, VersionPlan, WrittenSchemas, entries_of
 from worker.arrow.scan.row_groups import row_groups
 from worker.arrow.scan.small_files import chosen_together, in_runs
 from worker.base.in_parallel import Source, in_parallel
@@ -77,7 +77,7 @@ class VersionRows:
     `planned` spares the first read its plan, if that has the same condition, or a narrower one and the entries are few.
     """
 
-    def __init__(self, table: TableView, version: int, planned: PinnedPlan | None = None) -> None:
+    def __init__(self, table: TableView, version: int, planned: VersionPlan | None = None) -> None:
         self._table = table
         self._version = version
         self._planned = planned
@@ -119,7 +119,7 @@ class VersionRows:
 
         They have `_op` and VERSION, and SET if images may set single columns. The newest of a key in a partition is
         what it has there, or all of them are folded, so nothing else of its bucket need be read. Inlined files are
-        read together, and whole.
+        read together.
         """
 
         names = [*columns, OP, *([SET] if self._is_partial else [])]
@@ -130,7 +130,8 @@ class VersionRows:
             versions = np.repeat([each.data_version for each in run], [each.file.rows for each in run])
             for rows in self.visible(whole, names, where if len(run) == 1 else None, float("inf")):
                 of_rows = versions if len(run) > 1 else np.full(len(rows), scanned.data_version, np.int64)
-                yield rows.select(names).append_column(VERSION, pa.array(of_rows, pa.int64()))
+                images = rows.select(names).append_column(VERSION, pa.array(of_rows, pa.int64()))
+                yield images if len(run) == 1 else images.filter(self._expression(where))
 
         return in_parallel([partial(read, run) for run in runs_together(files)], self._threads(), 0)
 
@@ -333,7 +334,7 @@ class VersionRows:
         return last[1]
 
 
-def _serves(planned: PinnedPlan, where: Predicate | None) -> bool:
+def _serves(planned: VersionPlan, where: Predicate | None) -> bool:
     """Whether the entries of a plan are those that a condition needs, with few others."""
     if planned.predicate == where:
         return True

@@ -20,7 +20,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan import image_folds
 from worker.arrow.scan.key_files import forget_old, is_narrow, key_files_of
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
-from worker.arrow.scan.plans import ScannedFile, pinned_plan
+from worker.arrow.scan.plans import ScannedFile, newest_plan
 from worker.arrow.scan.version_rows import VERSION, VersionRows
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_rows import GROUP, frame_of, tombstone_columns, tombstones
@@ -132,7 +132,8 @@ def _images_of(
     columns: Sequence[str],
 ) -> pa.Table:
     """The images and tombstones of the keys in these files. Files of many rows are joined together: most have few."""
-    key_rows, waiting, size = frame_of(keys), [], 0
+    chosen = frame_of(keys) if len(keys) > KEYS_NAMED else None  # the condition is no more than near them
+    waiting, size = [], 0
     empty = reader.empty(columns).append_column(OP, pa.array([], pa.int8()))
     if is_partial(reader.table.meta):
         empty = empty.append_column(SET, pa.array([], pa.binary()))
@@ -142,7 +143,8 @@ def _images_of(
             waiting.append(rows)
             size += rows.nbytes
         if waiting and (rows is None or size >= BYTES_TOGETHER):
-            parts.append(_among(pa.concat_tables(waiting), key_rows).cast(parts[0].schema))
+            together = pa.concat_tables(waiting)
+            parts.append((together if chosen is None else _among(together, chosen)).cast(parts[0].schema))
             waiting, size = [], 0
     return pa.concat_tables(parts)
 
@@ -159,24 +161,35 @@ def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -
 
 
 def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table | None:
-    """The rows of the newest version that have one of the keys; None if that version has other columns."""
+    """The rows of the newest version that have one of the keys; None if that version has other columns.
+
+    Their few files are read at once, so no pin keeps them: if a purge was faster, the next try has a pin.
+    """
     spans, near = key_spans_partitions(table.meta), near_keys(keys, table.meta)
     key_files = key_files_of(table, key_hashes(keys, table.meta)) if spans and len(keys) else None
-    planned = pinned_plan(table, None, near, key_files=key_files)
-    if key_files is not None and planned is not None:
-        forget_old(table, planned, key_files)
+    planned = newest_plan(table, near, key_files)
     if planned is None:  # a service of the release before
-        pinned = table.lake.pins.own(table.table_id, None)
-        then = table.at(pinned.version)
-        reader = VersionRows(then, pinned.version)
-    else:
-        then = planned.table
-        reader = VersionRows(then, planned.pinned.version, planned)
+        return _pinned_rows(table, keys, columns)
+    if key_files is not None:
+        forget_old(table, planned, key_files)
+    if _definition(planned.table.meta) != _definition(table.meta):
+        return None
+    reader = VersionRows(planned.table, planned.version, planned)
+    is_looked_up = key_files is not None and is_narrow(planned, key_files)
+    names = reader.schema.names if columns is None else columns
+    try:
+        return rows_with(reader, planned.table.meta, keys, names, is_looked_up=is_looked_up)
+    except FileNotFoundError:
+        return _pinned_rows(table, keys, columns)
+
+
+def _pinned_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table | None:
+    pinned = table.lake.pins.own(table.table_id, None)
+    then = table.at(pinned.version)
     if _definition(then.meta) != _definition(table.meta):
         return None
-    is_looked_up = key_files is not None and planned is not None and is_narrow(planned, key_files)
-    names = reader.schema.names if columns is None else columns
-    return rows_with(reader, then.meta, keys, names, is_looked_up=is_looked_up)
+    reader = VersionRows(then, pinned.version)
+    return rows_with(reader, then.meta, keys, reader.schema.names if columns is None else columns)
 
 
 def _definition(meta: catalog_pb2.Table) -> tuple[int, str]:
