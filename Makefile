@@ -267,7 +267,7 @@ bench-field: $(VENV)/.ready-bench ## measure LakeTX beside DuckLake, deltalake a
 	@$(PY) -m benchmarks.field $(ARGS)
 
 .PHONY: bench-ha
-bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a bucket; ARGS="take-over throughput" chooses, JSON and SCALE as above
+bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a bucket; ARGS="take-over throughput log-elsewhere" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.high_availability $(ARGS)
 
 .PHONY: bench-s3

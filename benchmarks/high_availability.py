@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,11 @@ from tools.deploy_tools import VERSITYGW, NotCheckedError, go_tool
 
 WRITERS: Final = 16
 WRITERS_MANY: Final = 32
+NEAR_S: Final = 0.002
 FAR_S: Final = 0.030
+LEAST_PER_S: Final = 500
+LOG_ROUNDS: Final = 5
+LOG_MORE_MS: Final = 5
 MORE_MS: Final = 40
 PROFILE: Final = "delta_write_serializable"
 ROUNDS: Final = 10  # of each way to end
@@ -61,7 +65,7 @@ def throughput(bench: Benchmark, folder: Path) -> None:
     alone_ms: list[float] = []
     with bucket(folder) as variables:
         upstream = variables["AWS_ENDPOINT_URL"].removeprefix("http://")
-        for where, delay_s, least_per_s in (("near", 0.0, 600), ("30 ms away", FAR_S, 500)):
+        for where, delay_s, least_per_s in (("near", 0.0, 600), ("30 ms away", FAR_S, LEAST_PER_S)):
             with (
                 far_away(upstream, delay_s) as there,
                 leading(folder, variables | {"AWS_ENDPOINT_URL": there.url}) as at,
@@ -78,12 +82,48 @@ def throughput(bench: Benchmark, folder: Path) -> None:
                     bench.add("one writer: more than near", more, unit="ms", at_most=MORE_MS)
 
 
+def log_elsewhere(bench: Benchmark, folder: Path) -> None:
+    """The log in a near bucket, the rest in a far one, beside both in either; in turns."""
+    with bucket(folder) as variables, ExitStack() as stack:
+        upstream = variables["AWS_ENDPOINT_URL"].removeprefix("http://")
+        near, far = (stack.enter_context(far_away(upstream, delay_s)).url for delay_s in (NEAR_S, FAR_S))
+        log_near = {"LAKETX_STORE_LOG": f"s3://{BUCKET}", "LAKETX_STORE_LOG_ENDPOINT": near}
+        places: Mapping[str, Mapping[str, str]] = {
+            "log and data 2 ms away": {"AWS_ENDPOINT_URL": near},
+            "log 2 ms away, data 30 ms": {"AWS_ENDPOINT_URL": far, **log_near},
+            "log and data 30 ms away": {"AWS_ENDPOINT_URL": far},
+        }
+        services = {
+            name: stack.enter_context(leading(folder / name, {**variables, **at})) for name, at in places.items()
+        }
+        rates: dict[str, list[float]] = {name: [] for name in places}
+        waits: dict[str, list[float]] = {name: [] for name in places}
+        for number in range(1 + LOG_ROUNDS):
+            for name, address in services.items():
+                with MetaClient(address) as client:
+                    table_id = make_table(client, PROFILE)
+                    many = put_load(address, "append", WRITERS_MANY, max(2.0, 4.0 * scale()), table_id)
+                    check_none_lost(client, table_id, many)
+                    alone = put_load(address, "append", 1, max(2.0, 3.0 * scale()), make_table(client, PROFILE), 1)
+                if number:  # the first warms up
+                    rates[name].append(many.per_s)
+                    waits[name].append(alone.p50_ms)
+                    print(f"{name}: {many.per_s:.0f}/s, {alone.p50_ms:.1f} ms", file=sys.stderr, flush=True)
+        for name in places:
+            bench.add(f"{WRITERS_MANY} writers, {name}: one-call append", rates[name], unit="commits/s")
+            bench.add(f"one writer, {name} (median)", waits[name], unit="ms")
+        both_near, mixed, _ = waits.values()
+        more = [ms - other for ms, other in zip(mixed, both_near, strict=True)]
+        bench.add("one writer, log 2 ms away: more for data 30 ms away", more, unit="ms", at_most=LOG_MORE_MS)
+
+
 @contextmanager
 def leading(folder: Path, variables: Mapping[str, str]) -> Iterator[str]:
     """The address of a service that is alone on a store of its own."""
     place = f"s3://{BUCKET}/{uuid7()}"
     command = [sys.executable, "-m", "metaservice", "--listen", "127.0.0.1:0", "--store", place]
     command += ["--data", str(folder / "data")]
+    folder.mkdir(exist_ok=True)
     with (folder / "service.log").open("ab") as errors:
         running = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, env=known_to(dict(variables))
@@ -118,7 +158,11 @@ def measure_alone(address: str) -> list[float]:
     return [put_load(address, "append", 1, max(2.0, 4.0 * scale()), table_id, 1).p50_ms for _ in range(4)][1:]
 
 
-PARTS: Final[Mapping[str, Callable[[Benchmark, Path], None]]] = {"take-over": take_over, "throughput": throughput}
+PARTS: Final[Mapping[str, Callable[[Benchmark, Path], None]]] = {
+    "take-over": take_over,
+    "throughput": throughput,
+    "log-elsewhere": log_elsewhere,
+}
 
 
 def main() -> int:

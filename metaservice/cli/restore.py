@@ -18,6 +18,9 @@ from metaservice.cli.serve import become
 )
 @click.option("--at", type=TIME, help="Give tables the content that they had at this time.")
 @click.option("--data", required=True, type=FILE, help="Store to make: a new data folder, or s3://bucket/path.")
+@click.option(
+    "--store-log", metavar="s3://BUCKET", help="Bucket of the store's write-ahead log (default: the store's own)."
+)
 @click.option("--no-check", is_flag=True, help="Skip the check of the restored store.")
 @click.option("--dry-run", is_flag=True, help="Only check the backup and the free space.")
 def run(
@@ -26,6 +29,7 @@ def run(
     backup: str | None,
     at: int | None,
     data: str,
+    store_log: str | None,
     no_check: bool,
     dry_run: bool,
 ) -> None:
@@ -40,7 +44,7 @@ def run(
     """
     if repository is None and (backup is None or at is not None):
         raise usage_failure("name a repository, or with --backup the folder of a backup")
-    given = [("--backup", backup), ("--at-us", at)]
+    given = [("--backup", backup), ("--at-us", at), ("--store-log", store_log)]
     words = [word for name, value in given if value is not None for word in (name, str(value))]
     flags = [name for name, wanted in (("--no-check", no_check), ("--dry-run", dry_run)) if wanted]
     as_json = ["--json"] if session.as_json else []

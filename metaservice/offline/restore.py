@@ -15,7 +15,7 @@ from typing import Protocol
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.offline.restore_to_time import RolledBack, roll_back
-from metaservice.offline.stores import copy_store, list_problems, opened
+from metaservice.offline.stores import add_store_log, copy_store, list_problems, opened
 from metaservice.rpc.convert.payloads import WirePayloads
 from metaservice.server.process import RealClocks
 from metaservice.server.store_opening import fresh_history_id
@@ -103,7 +103,7 @@ def run_restore(arguments: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="laketx-restore-") as scratch:
             folder = Path(scratch) / "data"
             done = restore(backup, folder, ident, clocks.now_us(), check=check, at_us=found.at_us)
-            copy_store(str(folder), found.data)
+            copy_store(str(folder), found.data, found.store_log)
     _answer(found.json, done, backup, found.data)
     return 0
 
@@ -114,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backup", default="", help="the backup's id in the repository; without one, its folder")
     parser.add_argument("--at-us", type=int, help="time, in microseconds since 1970, whose content tables get")
     parser.add_argument("--data", required=True, help="store to make: a folder, or s3://bucket/path; nothing is there")
+    add_store_log(parser)
     parser.add_argument("--no-check", action="store_true", help="don't check the restored store, take it as it is")
     parser.add_argument("--dry-run", action="store_true", help="only check the backup and the room")
     parser.add_argument("--json", action="store_true", help="answer as JSON")

@@ -12,12 +12,13 @@ from pathlib import Path
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import LOOK_MS, TAKE_MS, VALID_MS
 from metaservice.server.ha.standby import lead_store
+from metaservice.server.settings import log_endpoint
 from metaservice.server.store_opening import open_in_bucket
 from metaservice.service.operate.check import StoreCheck
 from metaservice.shared.terminal import printable
 from metaservice.store.engines.copying import AFTER_ALL, FIRST_KEY, copy_entries, copy_to_folder
 from metaservice.store.engines.rocks import RocksStore
-from metaservice.store.object_location import ObjectPlace
+from metaservice.store.object_location import LogPlace, ObjectPlace
 from metaservice.store.port import STORE_UNREACHABLE, Store, StoreUnusable
 
 EXIT_REFUSED = 1
@@ -42,21 +43,32 @@ def run_copy(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="laketx store copy", description="Copies a store to another place.")
     parser.add_argument("source", help="a data folder, or s3://bucket/path")
     parser.add_argument("target", help="a place where there is no store yet")
+    add_store_log(parser)
     found = parser.parse_args(arguments)
-    copied = copy_store(found.source, found.target)
+    copied = copy_store(found.source, found.target, found.store_log)
     sys.stdout.write(f"copied {copied} entries from {found.source} to {found.target}\n")
     return 0
 
 
-def copy_store(source: str, target: str) -> int:
-    """Copies a store that no service runs on, as it is: the history goes on there. Returns the number of entries."""
+def add_store_log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store-log", default="", help="bucket of the new store's log, s3://bucket; the store's own by default"
+    )
+
+
+def copy_store(source: str, target: str, store_log: str = "") -> int:
+    """Copies a store that no service runs on, as it is: the history goes on there. Returns the number of entries.
+
+    `store_log`: the bucket where the copy gets its log, if that is another one than the copy's.
+    """
+    log = _log_asked(target, store_log)
     with _opened_alone(source) as store:
         place = ObjectPlace.of(target)
         if place is None:
             refuse_what_is_there(Path(target))
             return copy_to_folder(store.cursor(), Path(target))
         with _leading(place):
-            copy = open_in_bucket(place)
+            copy = open_in_bucket(place, log)
             try:
                 if next(copy.cursor().scan(FIRST_KEY, AFTER_ALL), None) is not None:
                     raise MetaError(ErrorKind.ALREADY_EXISTS, "DATA_EXISTS", "a store is there already", path=target)
@@ -76,6 +88,15 @@ def refuse_what_is_there(data: Path) -> None:
         raise MetaError(ErrorKind.NOT_FOUND, "FOLDER_MISSING", path=data.resolve().parent)
 
 
+def _log_asked(where: str, store_log: str) -> LogPlace:
+    if not store_log:
+        return LogPlace(endpoint=log_endpoint())
+    log = LogPlace.of(store_log, log_endpoint())
+    if log is None or ObjectPlace.of(where) is None:
+        raise MetaError(ErrorKind.INVALID, "STORE_PLACE_INVALID", path=where, log=store_log)
+    return log
+
+
 @contextmanager
 def _opened_alone(where: str) -> Iterator[Store]:
     """A store that is there, and that no service runs on: a folder has a lock, a bucket a lease."""
@@ -87,7 +108,7 @@ def _opened_alone(where: str) -> Iterator[Store]:
             yield store
         return
     with _leading(place):
-        store = open_in_bucket(place)
+        store = open_in_bucket(place, _log_asked(where, ""))
         try:
             yield store
         finally:

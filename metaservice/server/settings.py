@@ -21,8 +21,8 @@ from metaservice.service.retention.housekeeping import Keeping
 from metaservice.shared.addresses import is_local
 from metaservice.shared.log import Logging
 from metaservice.store.backups.objects import folder_of
-from metaservice.store.formats import FIRST, NEWEST
-from metaservice.store.object_location import CACHE_BYTES, ObjectPlace
+from metaservice.store.formats import FIRST, LOG_ELSEWHERE, NEWEST
+from metaservice.store.object_location import CACHE_BYTES, LogPlace, ObjectPlace
 
 CACHE_BYTES_MIN = 64 << 20
 PORT_MAX: Final = 65_535
@@ -37,6 +37,8 @@ class Settings:
 
     data: Path
     store: str
+    store_log: str
+    store_log_endpoint: str
     advertise: str
     listen: str
     lease_ms: int
@@ -126,6 +128,11 @@ class Settings:
         return ObjectPlace.of(self.store) if self.store else None
 
     @property
+    def log_place(self) -> LogPlace:
+        """Where a new store gets its log; an old one must have it there, or nothing is said."""
+        return LogPlace.of(self.store_log, self.store_log_endpoint) or LogPlace(endpoint=self.store_log_endpoint)
+
+    @property
     def rhythm(self) -> BackupRhythm:
         every_ms, verify_every_ms = int(self.backup_every_s * 1000), int(self.backup_verify_every_s * 1000)
         return BackupRhythm(self.backup_to, every_ms, self.backup_keep, verify_every_ms)
@@ -165,6 +172,11 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     return settings
 
 
+def log_endpoint(environment: Mapping[str, str] = os.environ) -> str:
+    """--store-log-endpoint, for a process that has no other setting."""
+    return environment.get("LAKETX_STORE_LOG_ENDPOINT", "")
+
+
 def _check_store(parser: argparse.ArgumentParser, settings: Settings) -> None:
     if settings.store.startswith("file:"):
         parser.error("--store file:// would lose commits with the machine: use --data for a folder, s3://bucket/path")
@@ -176,6 +188,14 @@ def _check_store(parser: argparse.ArgumentParser, settings: Settings) -> None:
         parser.error(f"--store-cache-bytes must be at least {CACHE_BYTES_MIN}")
     if settings.advertise and not settings.store:
         parser.error("--advertise is for a service with --store")
+    if (settings.store_log or settings.store_log_endpoint) and not settings.store:
+        parser.error("--store-log and --store-log-endpoint are for a service with --store")
+    if settings.store_log and not LogPlace.of(settings.store_log, ""):
+        parser.error(f"--store-log {settings.store_log} is no s3://bucket: the log has the path of --store in it")
+    if settings.store_log and settings.store_format < LOG_ELSEWHERE:
+        parser.error(f"--store-log needs a --store-format of at least {LOG_ELSEWHERE}")
+    if settings.store_log_endpoint and not settings.store_log_endpoint.startswith(("http://", "https://")):
+        parser.error("--store-log-endpoint is an http or https address")
 
 
 def _check_backups(parser: argparse.ArgumentParser, settings: Settings) -> None:
@@ -302,6 +322,8 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 
     add("--data", "./laketx-data", Path, "folder of the metadata store; with --store, of this process's own files")
     add("--store", "", str, "store in a bucket, s3://bucket/path, for several processes; empty: in --data")
+    add("--store-log", "", str, "bucket of a new store's write-ahead log, s3://bucket; empty: the bucket of --store")
+    add("--store-log-endpoint", "", str, "S3 server of the log's bucket; empty: that of --store")
     add("--advertise", "", str, "host:port where clients reach this process, with --store; empty: as --listen")
     add("--listen", "127.0.0.1:7070", str, "address to listen on, host:port or unix:path; port 0 picks a free one")
     add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")

@@ -15,7 +15,7 @@ from metaservice.shared.log import REOPEN_FAILED, event
 from metaservice.store.backups.folders import PARTIAL
 from metaservice.store.engines.rocks import RocksStore
 from metaservice.store.history import ensure_history
-from metaservice.store.object_location import ObjectPlace
+from metaservice.store.object_location import LogPlace, ObjectPlace
 from metaservice.store.port import STORE_IS_BACKUP, Store, StoreFailed, StoreFenced, StoreUnusable
 from metaservice.store.records.tables import decode_table
 
@@ -23,7 +23,7 @@ REOPEN_TRIES_MAX = 600
 
 
 def fresh_history_id() -> str:
-    """An id that distinguishes one history from every other one."""
+    """An id that distinguishes one history, or one log, from every other one."""
     return uuid.uuid4().hex[:12]
 
 
@@ -33,7 +33,7 @@ class OpenState:
     def __init__(
         self,
         settings: Settings,
-        open_placed: Callable[[ObjectPlace, int | None], Store] | None = None,
+        open_placed: Callable[[ObjectPlace, LogPlace, int | None], Store] | None = None,
         decode: Callable[[bytes], TableMeta] = decode_table,
     ) -> None:
         """`open_placed` opens a store in a bucket, `decode` the metadata of a table."""
@@ -73,7 +73,7 @@ class OpenState:
         self._settings.data.mkdir(parents=True, exist_ok=True)
         self._opening_since_s = time.monotonic()
         try:
-            store = self._open_placed(place, self._settings.store_bytes_max or None)
+            store = self._open_placed(place, self._settings.log_place, self._settings.store_bytes_max or None)
         finally:
             self._opening_since_s = 0.0
         return self._state(store)
@@ -94,11 +94,11 @@ class OpenState:
             raise
 
 
-def open_in_bucket(place: ObjectPlace, bytes_max: int | None = None) -> Store:
+def open_in_bucket(place: ObjectPlace, log: LogPlace, bytes_max: int | None = None) -> Store:
     """Opens the store, which fences whoever has it."""
     from metaservice.store.engines.slate import SlateStore  # noqa: PLC0415 - its library is optional
 
-    return SlateStore(place, bytes_max=bytes_max)
+    return SlateStore(place, bytes_max=bytes_max, log=log, log_id=fresh_history_id())
 
 
 def refuse_unfinished(data: Path) -> None:

@@ -6,6 +6,7 @@ So a folder can go back to the release before as long as nothing new was used.
 2  the rows of inlined files (n, i), views (v), default values of columns
 3  branches and clones (b, d, f, m, a, h), keys that are unique across partitions, periodic tasks (j, l), images
    that set single columns
+4  the log in another bucket; such a store begins with it
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from metaservice.store.port import FORMAT_TOO_NEW, STORE_DAMAGED, StoreUnusable
 FORMAT_KEY: Final = b"\x00format"
 COPYING_KEY: Final = b"\x00copying"  # while a copy is made
 FIRST: Final = 1
-NEWEST: Final = 3
+LOG_ELSEWHERE: Final = 4
+NEWEST: Final = 4
 NEEDED: Final = {
     "inlined_rows": 2,
     "column_defaults": 2,

@@ -23,6 +23,10 @@ STORE_OPTIONS_OTHER = "STORE_OPTIONS_OTHER"  # its library would run with option
 STORE_FOREIGN = "STORE_FOREIGN"  # a database of someone else's
 STORE_NO_ROOM = "STORE_NO_ROOM"  # opening needs more room than the file system has
 STORE_UNREACHABLE = "STORE_UNREACHABLE"  # permissions, a file in the folder's place, a broken disk
+STORE_LOG_OTHER = "STORE_LOG_OTHER"  # the log is not in the bucket that was named
+STORE_LOG_FOREIGN = "STORE_LOG_FOREIGN"  # what is in the log's bucket is not this store's
+STORE_LOG_UNREACHABLE = "STORE_LOG_UNREACHABLE"
+STORE_LOG_UNFENCED = "STORE_LOG_UNFENCED"  # two processes could write the log
 STORE_IS_BACKUP = "STORE_IS_BACKUP"  # a backup: it is restored, never served
 FORMAT_TOO_NEW = "FORMAT_TOO_NEW"  # written by a later release
 MEANING = {
@@ -32,6 +36,13 @@ MEANING = {
     STORE_FOREIGN: "this is a database of another program; name another folder",
     STORE_NO_ROOM: "the disk has too little room to open the store",
     STORE_UNREACHABLE: "the store can't be opened",
+    STORE_LOG_OTHER: "the store's log is elsewhere; leave out --store-log, or move the store with `laketx store copy`",
+    STORE_LOG_FOREIGN: "no log of this store is there; name the server that has it (--store-log-endpoint), "
+    "or restore a backup if the log is lost",
+    STORE_LOG_UNREACHABLE: "the bucket of the store's log can't be used, and the newest commits are only there; "
+    "check --store-log-endpoint and the keys",
+    STORE_LOG_UNFENCED: "the server of the store's log ignores conditions of PUT, so two processes could write it; "
+    "use another server",
     STORE_IS_BACKUP: "this is a backup or an unfinished one; `laketx restore` makes a data folder of it",
     FORMAT_TOO_NEW: "a later release wrote this store; start that release",
 }

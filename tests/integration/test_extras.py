@@ -33,7 +33,7 @@ OPTIONAL = {  # modules of the service that an extra brings the libraries of
     "jwt": {"metaservice.rpc.auth.oidc"},
     "botocore": {
         "metaservice.rpc.auth.storage_tokens",
-        *(f"metaservice.store.lease.{name}" for name in ("lease_object", "standby_notes")),
+        *(f"metaservice.store.lease.{name}" for name in ("lease_object", "log_record", "standby_notes")),
     },
 }
 BRINGS = {"s3": {"slatedb", "botocore"}, "sts": {"botocore"}, "oidc": {"jwt"}, "otel": {"opentelemetry"}}

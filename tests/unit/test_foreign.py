@@ -37,10 +37,12 @@ from metaservice.shared.foreign_bytes import DEPTH_MAX, ForeignUnusable, build, 
 from metaservice.shared.outbound_requests import ask_json
 from metaservice.store.backups.folders import BackupUnusable, decode_manifest
 from metaservice.store.backups.objects import BucketObjects, RepositoryUnreachable
-from metaservice.store.lease import lease_object, standby_notes
+from metaservice.store.lease import lease_object, log_record, standby_notes
 from metaservice.store.lease.lease_object import LeaseInBucket, decode_lease
+from metaservice.store.lease.log_record import find_log
 from metaservice.store.lease.standby_notes import NotesInBucket
 from metaservice.store.object_location import ObjectPlace
+from metaservice.store.port import STORE_UNREACHABLE, StoreUnusable
 from tests.integration.certificates import Authority
 from tests.integration.odd_server import DEEP, ODD_ANSWERS, OddServer, drips, hangs, odd_server, said
 
@@ -563,6 +565,13 @@ def test_s3_that_answers_garbage_is_notes_that_cant_be_listed(name: str, monkeyp
         return
     with pytest.raises(OSError, match="can't be listed"):
         notes.list_tags()
+
+
+@pytest.mark.parametrize("name", ODD_OF_S3)
+def test_s3_that_answers_garbage_is_a_log_that_cant_be_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_record, "s3_client", lambda _: OddS3(ODD_OF_S3[name]))
+    with pytest.raises(StoreUnusable, match=STORE_UNREACHABLE):
+        find_log(PLACE)
 
 
 CREDENTIALS = {"AccessKeyId": "a", "SecretAccessKey": "b", "SessionToken": "c", "Expiration": datetime.now(UTC)}

@@ -21,7 +21,7 @@ from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.service.table.catalog import Catalog
 from metaservice.store.engines.slate import SlateStore
-from metaservice.store.object_location import CACHE_BYTES, ObjectPlace
+from metaservice.store.object_location import CACHE_BYTES, LogPlace, ObjectPlace
 from metaservice.store.port import StoreFailed
 
 TABLES = 20
@@ -100,7 +100,7 @@ def test_a_take_over_reads_what_changed_since_it_was_read_ahead(place: ObjectPla
         leader.create("later")
         leader.store.write_out()
         leader.comment(ids[4], "in a newer table")
-    store = ahead.open_store(place, None)
+    store = ahead.open_store(place, LogPlace(), None)
     try:
         found = tables_of(State(store, decode=ahead.decoded))
         assert found == tables_of(State(store))
@@ -121,7 +121,7 @@ def test_what_was_read_ahead_is_asked_for_and_decoded_once(place: ObjectPlace) -
             leader.create(f"t{number}")
         leader.store.write_out()
     ahead.read()
-    store = ahead.open_store(place, None)
+    store = ahead.open_store(place, LogPlace(), None)
     assert isinstance(store, SlateStore)
     try:
         before = store.requests.counts()["get_range"]
@@ -159,7 +159,7 @@ def test_a_thread_reads_until_this_process_leads(place: ObjectPlace) -> None:
         ahead = Prefetch(place, CACHE_BYTES)
         with ahead.running():
             pass
-    store = ahead.open_store(place, None)
+    store = ahead.open_store(place, LogPlace(), None)
     try:
         assert list(tables_of(State(store, decode=ahead.decoded))) == ["one"]
     finally:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from metaservice.server.store_opening import fresh_history_id
 from metaservice.service.decider.loading import DecodedTables, read_tables
 from metaservice.store import keys
-from metaservice.store.object_location import ObjectPlace
+from metaservice.store.object_location import LogPlace, ObjectPlace
 from metaservice.store.port import Store, prefix_end
 
 PACE_S: Final = 60.0
@@ -43,11 +44,11 @@ class Prefetch:
             self._ended.set()
             self._stop_reader()
 
-    def open_store(self, place: ObjectPlace, bytes_max: int | None) -> Store:
+    def open_store(self, place: ObjectPlace, log: LogPlace, bytes_max: int | None) -> Store:
         """Opens the store with what was read ahead, which fences whoever has it."""
         from metaservice.store.engines.slate import SlateStore  # noqa: PLC0415 - likewise
 
-        return SlateStore(place, bytes_max=bytes_max, cache=self._cache)
+        return SlateStore(place, bytes_max=bytes_max, log=log, log_id=fresh_history_id(), cache=self._cache)
 
     def read(self) -> None:
         """Once. Raises StoreFailed, as for a store that isn't there yet."""

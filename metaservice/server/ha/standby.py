@@ -32,7 +32,7 @@ from metaservice.server.settings import Settings
 from metaservice.service.compaction.scheduling import Scheduler
 from metaservice.service.decider.decider import Decider
 from metaservice.shared.log import STANDING_BY, STOPPED, STORE_SILENT, event
-from metaservice.store.object_location import ObjectPlace
+from metaservice.store.object_location import LogPlace, ObjectPlace
 from metaservice.store.port import STORE_UNREACHABLE, Store, StoreFailed, StoreGone, StoreUnusable
 from protos.laketx.v1 import admin_pb2
 
@@ -133,6 +133,7 @@ def stand_by(
     if settings.place is None:
         return None
     leads = lead_store(settings.place, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    _check_log(settings.place, settings.log_place)
     standbys = _standbys(settings.place, leads)
     told = StandbyAnswers(
         lambda: not_leader(leads.leader),
@@ -148,6 +149,17 @@ def stand_by(
     say_listening(server.address)
     event(STANDING_BY, listen=server.address, advertise=leads.address, store=settings.store)
     return StandbyProcess(leads, server, standbys, Prefetch(settings.place, settings.store_cache_bytes))
+
+
+def _check_log(place: ObjectPlace, log: LogPlace) -> None:
+    """Whoever could not open the store's log does not stand by. Raises StoreUnusable."""
+    from metaservice.store.lease.log_record import find_log  # noqa: PLC0415 - its library is optional
+
+    try:
+        find_log(place, log)
+    except StoreUnusable as error:
+        if error.reason != STORE_UNREACHABLE:  # a standby waits for the store's own bucket
+            raise
 
 
 def _standbys(place: ObjectPlace, leads: Leadership) -> StandbyRegistry:

@@ -43,9 +43,9 @@ def copy_entries(cursor: StoreCursor, target: Store) -> int:
     target.sync()
     copied = sum(_write_all(_scan_all(cursor), target))
     done = Batch()
-    form = cursor.get(FORMAT_KEY)
+    form, own = cursor.get(FORMAT_KEY), target.get(FORMAT_KEY)
     if form is not None:
-        done.put(FORMAT_KEY, form)
+        done.put(FORMAT_KEY, max(form, own or b""))  # a target whose log is in another bucket needs its format
     done.delete(COPYING_KEY)
     target.write(done)
     target.sync()

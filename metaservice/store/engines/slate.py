@@ -23,8 +23,16 @@ from slatedb import uniffi as slatedb
 from metaservice.store.engines.copying import MIRROR, copy_by_mirror
 from metaservice.store.engines.slate_binding import run
 from metaservice.store.engines.slate_requests import SlateRequests
-from metaservice.store.formats import COPYING_KEY, FIRST, FORMAT_KEY, encode_format, refuse_other_formats
-from metaservice.store.object_location import CACHE_BYTES, ObjectPlace
+from metaservice.store.formats import (
+    COPYING_KEY,
+    FIRST,
+    FORMAT_KEY,
+    LOG_ELSEWHERE,
+    encode_format,
+    refuse_other_formats,
+)
+from metaservice.store.lease.log_record import AS_RECORDED, OPENING_S, find_log
+from metaservice.store.object_location import CACHE_BYTES, LogPlace, ObjectPlace
 from metaservice.store.port import (
     STORE_DAMAGED,
     STORE_FOREIGN,
@@ -52,11 +60,19 @@ class SlateStore(Store):
         place: ObjectPlace,
         *,
         bytes_max: int | None = None,
+        log: LogPlace = AS_RECORDED,
+        log_id: str = "",
         cache: slatedb.DbCache | None = None,
         bucket: slatedb.ObjectStore | None = None,
     ) -> None:
-        """`cache`: for what was read; `bucket`: another one than the place names, such as one in memory."""
-        bucket = bucket if bucket is not None else open_bucket(place)
+        """`log`, `log_id`: where a new store gets its log, and the id of its record; `cache`: for what was read.
+
+        `bucket`: another one than the place names, such as one in memory.
+        """
+        log_bucket: slatedb.ObjectStore | None = None
+        if bucket is None:
+            bucket = open_bucket(place)
+            log_bucket = _open_log(place, log, log_id)
         self._place = place
         self._bytes_max = bytes_max
         self._failure: str | None = None
@@ -67,7 +83,8 @@ class SlateStore(Store):
         self._shortens_s = 0.0
         self._sizes = _Sizes(place, bucket)
         self.requests = SlateRequests()
-        self._db = _open(place, bucket, self.requests, cache if cache is not None else new_cache(CACHE_BYTES))
+        cache = cache if cache is not None else new_cache(CACHE_BYTES)
+        self._db = _open(place, bucket, log_bucket, self.requests, cache)
 
     def get(self, key: bytes) -> bytes | None:
         value: bytes | None = self.ask(lambda: self._db.get(key))
@@ -303,8 +320,22 @@ def open_bucket(place: ObjectPlace) -> slatedb.ObjectStore:
         local = slatedb.ObjectStoreBuilder(slatedb.ObjectStoreType.LOCAL)
         local.with_config("local_path", str(place.folder))
         return local.build()
+    return _open_s3(place, place.bucket)
+
+
+def _open_log(place: ObjectPlace, requested: LogPlace, new_id: str) -> slatedb.ObjectStore | None:
+    """The bucket of the log as it is recorded; None: it is in the store's own."""
+    if place.folder is not None:
+        return None
+    log = find_log(place, requested, new_id=new_id, patience_s=OPENING_S)
+    return _open_s3(place, log.bucket, log.endpoint) if log is not None else None
+
+
+def _open_s3(place: ObjectPlace, name: str, endpoint: str = "") -> slatedb.ObjectStore:
     builder = slatedb.ObjectStoreBuilder.from_env(slatedb.ObjectStoreType.S3)
-    builder.with_config("bucket", place.bucket)
+    builder.with_config("bucket", name)
+    if endpoint:
+        builder.with_config("endpoint", endpoint)
     builder.with_config("allow_http", "true")  # where the endpoint says http://, that is meant
     try:
         return builder.build()
@@ -329,10 +360,16 @@ def own_settings(place: ObjectPlace, wanted: Mapping[str, Any] = _SETTINGS) -> s
 
 
 def _open(
-    place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateRequests, cache: slatedb.DbCache
+    place: ObjectPlace,
+    bucket: slatedb.ObjectStore,
+    log_bucket: slatedb.ObjectStore | None,
+    requests: SlateRequests,
+    cache: slatedb.DbCache,
 ) -> slatedb.Db:
     try:
         builder = slatedb.DbBuilder(place.path, bucket)
+        if log_bucket is not None:
+            builder.with_wal_object_store(log_bucket)
         builder.with_settings(own_settings(place))
         builder.with_metrics_recorder(requests.recorder)
         builder.with_db_cache(cache, CACHE_ID)
@@ -340,7 +377,7 @@ def _open(
     except slatedb.Error as error:
         raise _unusable(place, error) from error
     try:
-        _check_format(place, db)
+        _check_format(place, db, LOG_ELSEWHERE if log_bucket is not None else FIRST)
     except slatedb.Error as error:
         raise _unusable(place, error) from error
     except StoreUnusable:
@@ -359,14 +396,15 @@ def new_cache(size: int) -> slatedb.DbCache:
     return slatedb.DbCache.new_split_cache(rows, indexes)
 
 
-def _check_format(place: ObjectPlace, db: slatedb.Db) -> None:
+def _check_format(place: ObjectPlace, db: slatedb.Db, first: int) -> None:
+    """A new store gets the format `first`, in a table: releases that look for the log in the store's bucket find it."""
     found: bytes | None = run(db.get(FORMAT_KEY))
     if found is None:
         span = slatedb.KeyRange(start=None, start_inclusive=False, end=None, end_inclusive=False)
         if run(run(db.scan(span)).next()) is not None:
             raise StoreUnusable(STORE_FOREIGN, path=str(place), found="a database without a format number")
-        run(db.put(FORMAT_KEY, encode_format(FIRST)))
-        run(db.flush_with_options(_LOG))
+        run(db.put(FORMAT_KEY, encode_format(first)))
+        run(db.flush_with_options(_LOG if first == FIRST else _TABLES))
         return
     refuse_other_formats(found, str(place))
     if run(db.get(COPYING_KEY)) is not None:

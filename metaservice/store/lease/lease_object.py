@@ -19,8 +19,8 @@ from metaservice.store.object_location import ObjectPlace
 NAME: Final = "laketx-lease.json"
 _TIMEOUT_S: Final = 2.0
 _BYTES_MAX: Final = 1 << 16
-_MISSING: Final = ("NoSuchKey", "404")
-_OTHER_STATE: Final = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey", "404")
+MISSING: Final = ("NoSuchKey", "404")
+OTHER_STATE: Final = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey", "404")
 
 
 class LeaseObject(Protocol):
@@ -46,7 +46,7 @@ class LeaseInBucket(LeaseObject):
                 found = self._s3.get_object(**self._at)
                 raw, tag = read_whole(found["Body"], _BYTES_MAX), str(found["ETag"])
         except Refused as refusal:
-            if refusal.code in _MISSING:
+            if refusal.code in MISSING:
                 return None
             raise
         return decode_lease(raw), tag
@@ -57,7 +57,7 @@ class LeaseInBucket(LeaseObject):
             with answer_of_s3("the lease can't be written"):
                 return str(self._s3.put_object(**self._at, Body=encode_lease(lease), **condition)["ETag"])
         except Refused as refusal:
-            if refusal.code in _OTHER_STATE:
+            if refusal.code in OTHER_STATE:
                 return None
             raise
 
@@ -83,7 +83,7 @@ def answer_of_s3(failed: str) -> Iterator[None]:
         raise OSError(str(error)) from error
 
 
-def s3_client() -> Any:
+def s3_client(endpoint: str = "") -> Any:
     """It gives up soon, and repeats nothing. Threads may share it. Raises OSError."""
     config = Config(
         connect_timeout=_TIMEOUT_S,
@@ -94,7 +94,7 @@ def s3_client() -> Any:
         response_checksum_validation="when_required",
     )
     try:
-        return botocore.session.get_session().create_client("s3", config=config)
+        return botocore.session.get_session().create_client("s3", endpoint_url=endpoint or None, config=config)
     except BotoCoreError as error:
         raise OSError(f"S3 can't be used: {error}") from error
 

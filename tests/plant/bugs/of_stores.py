@@ -20,6 +20,47 @@ BUGS: Final = (
         own_tests=("tests/integration/test_collection.py", "-k", "in_flight"),
     ),
     Bug(
+        "a store is opened without looking where its log is",
+        "metaservice/store/engines/slate.py",
+        (
+            (
+                "    if place.folder is not None:\n        return None\n    log = find_log",
+                "    if True:\n        return None\n    log = find_log",
+            ),
+        ),
+        own_tests=("tests/integration/test_log_elsewhere.py", "-k", "without_its_log"),
+    ),
+    Bug(
+        "a bucket of the right name is taken for the log's",
+        "metaservice/store/lease/log_record.py",
+        (("    if owner != record:\n", "    if False:\n"),),
+        own_tests=("tests/integration/test_log_elsewhere.py", "-k", "without_its_log"),
+    ),
+    Bug(
+        "the server of a log is not tried for conditions of PUT, which are the fence",
+        "metaservice/store/lease/log_record.py",
+        (("    if beside_log.create(record):", "    if beside_log.create(record) and False:"),),
+        own_tests=("tests/integration/test_log_elsewhere.py", "-k", "ignores_conditions"),
+    ),
+    Bug(
+        "a new store takes the log that another one has left at its path",
+        "metaservice/store/lease/log_record.py",
+        (('    if beside_log.has("wal/"):\n', "    if False:\n"),),
+        own_tests=("tests/integration/test_log_elsewhere.py", "-k", "interrupted"),
+    ),
+    Bug(
+        "the format of a store whose log is elsewhere is only in the log",
+        "metaservice/store/engines/slate.py",
+        (("_LOG if first == FIRST else _TABLES", "_LOG"),),
+        own_tests=("tests/integration/test_log_elsewhere.py", "-k", "release"),
+    ),
+    Bug(
+        "a copy with its log in another bucket has the format of its source",
+        "metaservice/store/engines/copying.py",
+        (('max(form, own or b"")', "form"),),
+        own_tests=("tests/integration/test_log_elsewhere.py", "-k", "release"),
+    ),
+    Bug(
         "a delete set that names no files is forgotten in the log",
         "metaservice/store/records/tables.py",
         (("frozenset(e.partition for e in own_sets if hides_beyond(e.touches, touched))", "frozenset()"),),
