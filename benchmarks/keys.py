@@ -5,8 +5,10 @@ out. JSON and SCALE as elsewhere. Upserts have random keys, half of which move r
 "indexed" means with the key index that `laketx worker` keeps.
 
 small    100,000 rows in 50 partitions, beside the same table with a key within each partition
-looks    200 and 1,000 partitions, written three times: `get` of one key with a plan of few files, and with one of all
-large    10 million rows in 1,000 partitions: an upsert of a million keys, look-ups, bytes of the index
+looks    200 and 1,000 partitions, written three times: `get` and Spark's SELECT of one key, with a plan of few files
+         and with one of all
+large    10 million rows in 1,000 partitions: an upsert of a million keys, also by Spark, look-ups, bytes of the
+         index
 values   2 million rows in 40 files: rows by a string that is not the key, with Bloom filters and without
 beside   a million rows in 20 partitions, an upsert of 100,000 keys, beside DuckLake, deltalake and pyiceberg
 """
@@ -14,7 +16,9 @@ beside   a million rows in 20 partitions, an upsert of 100,000 keys, beside Duck
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,10 +26,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.keys_data import Rows
 from benchmarks.peers.environment import ensure_python, said
+from benchmarks.spark_data import session
 from benchmarks.words import NO_PEERS, chosen
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import catalog_pb2
@@ -33,10 +39,11 @@ from tests.iceberg.readers import extension_of
 from worker.files import key_coverage, key_index
 from worker.files.key_index import FOLDER
 from worker.services.key_indexes import KeyIndexKeeper
+from worker.spark.catalog_jar import jar_setting
 
 SMALL: Final = Rows(100_000, 50)
 LOOKS: Final = {200: Rows(60_000, 200), 1_000: Rows(300_000, 1_000)}
-LOOKS_WRITES, LOOKED_UP_AT_ONCE = 3, 30
+LOOKS_WRITES, LOOKED_UP_AT_ONCE, SELECTS_OF_ALL = 3, 30, 5
 LARGE: Final = Rows(10_000_000, 1_000)
 VALUES, FILES, LOOKED_UP = 2_000_000, 40, 20
 BESIDE: Final = Rows(1_000_000, 20)
@@ -116,7 +123,33 @@ def small(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
         assert table.count() == rows.count + added
 
 
+@contextmanager
+def in_spark(lake: Lake) -> Iterator[tuple[SparkSession, str]]:
+    """A session, and the lake's name in it."""
+    with scratch() as folder:
+        spark = session("2g", **jar_setting(), **{"spark.local.dir": str(folder)})
+        try:
+            with connect(lake.warehouse, spark) as seen:
+                yield spark, seen.as_catalog("bench")
+        finally:
+            spark.stop()
+
+
+def select_one(spark: SparkSession, name: str, keys: np.ndarray) -> list[float]:
+    found = []
+    for key in keys.tolist():
+        begin = time.perf_counter()
+        assert len(spark.sql(f"SELECT * FROM {name} WHERE id = {key}").collect()) == 1
+        found.append((time.perf_counter() - begin) * 1_000)
+    return found
+
+
 def looks(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - likewise
+    with in_spark(lake) as (spark, name):
+        looks_of(bench, lake, partial(select_one, spark), name)
+
+
+def looks_of(bench: Benchmark, lake: Lake, selected: Callable[[str, np.ndarray], list[float]], name: str) -> None:
     for partitions, rows in LOOKS.items():
         table = filled(lake, f"looks_{partitions}", "table", rows, 2)
         for _ in range(LOOKS_WRITES - 1):
@@ -124,14 +157,17 @@ def looks(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
         KeyIndexKeeper(lake, now_s=lambda: 0.0).run_once()
         keys = rows.chance.choice(rows.count, LOOKED_UP_AT_ONCE)
         narrow = cpu_of(table, keys)
-        for path in Path(table.view.folder).glob(f"{FOLDER}/*/*{key_coverage.SUFFIX}"):
-            path.unlink()
-        key_index.forget_all()
+        selected(f"{name}.{table.name}", keys[:3])
+        narrow_selects = selected(f"{name}.{table.name}", keys)
+        forget_coverage(table)
         whole = cpu_of(table, keys)
+        whole_selects = selected(f"{name}.{table.name}", keys[:SELECTS_OF_ALL])
         files = sum(1 for _ in lake.client.list_files(table.table_id))
         title = f"get one key, {partitions:,} partitions, {files:,} files"
         for word, at in (("", 0), ("client's processor time of ", 1)):
             bench.add(word + title, narrow[at], unit="ms", peers={"with a plan of all files": whole[at]})
+        title = title.replace("get one key", "SELECT of one key by Spark")
+        bench.add(title, narrow_selects, unit="ms", peers={"with a plan of all files": whole_selects})
 
 
 def cpu_of(table: Table, keys: np.ndarray) -> tuple[list[float], list[float]]:
@@ -164,7 +200,36 @@ def large(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
             times.append(seconds(lambda part=part: table.upsert(part)))  # type: ignore[misc]
         bench.add(f"upsert {few:,} of {rows.count:,} keys, indexed", times, unit="s")
     bench.add(f"get one of {rows.count:,} keys, indexed", get_one(table, rows.chance.choice(rows.count, 10)), unit="ms")
+    keeper.run_once()
+    for statement in ("INSERT", "MERGE"):
+        upsert_by_spark(bench, lake, table, rows, count, statement)
+        keeper.run_once()
     assert table.count() == rows.count
+
+
+def upsert_by_spark(bench: Benchmark, lake: Lake, table: Table, rows: Rows, count: int, statement: str) -> None:
+    with in_spark(lake) as (spark, name):
+        times = []
+        for turn in ("first", "indexed", "plain"):
+            if turn == "plain":
+                forget_coverage(table)
+            given = Path(lake.warehouse).parent / f"{turn}.parquet"
+            pq.write_table(rows.some(count, moves=True), given)
+            spark.read.parquet(str(given)).createOrReplaceTempView("given")
+            text = f"INSERT INTO {name}.{table.name} SELECT * FROM given"
+            if statement == "MERGE":
+                both = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                text = f"MERGE INTO {name}.{table.name} t USING given s ON t.id = s.id {both}"
+            times.append(seconds(partial(spark.sql, text)))
+            KeyIndexKeeper(lake, now_s=lambda: 0.0).run_once()
+    title = f"{statement} by Spark of {count:,} of {rows.count:,} keys in {rows.partitions:,} partitions, indexed"
+    bench.add(title, [times[1]], unit="s", peers={"without the index": [times[2]]})
+
+
+def forget_coverage(table: Table) -> None:
+    for path in Path(table.view.folder).glob(f"{FOLDER}/*/*{key_coverage.SUFFIX}"):
+        path.unlink()
+    key_index.forget_all()
 
 
 def values(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - likewise

@@ -19,8 +19,13 @@ NUMBER = re.compile(r"(\d[\d_]*)(?: (<<|\*) (\d[\d_]*))?L?$")
 PROFILE = r"[\"'](?:maxcompute|row_level|delta_\w*)[\"']"
 COMPARED = re.compile(rf"(?:[!=]=|\bin|equals\(|startsWith\(|startswith\() *\(?{PROFILE}|{PROFILE} *(?:[!=]=|\.equals)")
 ALONE = {
+    "BLOCK_IMAGES",  # of a key index's layers: what Python wrote Java reads in tests/spark/test_key_index.py
+    "FILE_BYTES",  # of memory, about: what each holds of such a layer
+    "GAP_BLOCKS",  # how much of such a layer is read at once: each as it likes
     "PAGE",  # how much of a list to ask for: each asks as it likes
     "RENEWALS_PER_LEASE",  # likewise
+    "RUN_BLOCKS",  # as GAP_BLOCKS
+    "SHORT_FILES",  # as BLOCK_IMAGES
     "SPARK_SEED",  # Spark's
     "WIRE",  # of a folder's service, in the file beside it, before anybody is connected
 }

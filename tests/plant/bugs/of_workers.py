@@ -102,7 +102,7 @@ BUGS: Final = (
     Bug(
         "an INSERT by Spark leaves the row of its key in another partition",
         CATALOG + "write/SpanningRows.java",
-        (("if (there.equals(now)) continue;", "if (!there.equals(now)) continue;"),),
+        (("if (there.equals(now.place)) continue;", "if (!there.equals(now.place)) continue;"),),
         own_tests=("tests/spark/test_moves.py", "-k", "unique_across_partitions and row_level"),
     ),
     Bug(
@@ -532,6 +532,46 @@ BUGS: Final = (
             ("bitmaps.get(new File(one.dataVersion, one.path))", "bitmaps.get(new File(0, one.path))"),
         ),
         own_tests=("tests/spark/test_kept_vectors.py", "-k", "wrong_ones"),
+    ),
+    Bug(
+        "Spark reads nothing of keys that was written since the index",
+        CATALOG + "read/Plan.java",
+        (
+            (
+                "request.setKeyFiles(keyFiles);",
+                "request.setKeyFiles(keyFiles.toBuilder().setVersion(snapshot.version()));",
+            ),
+        ),
+        own_tests=("tests/spark/test_key_index.py", "-m", "not long", "-k", "came_since or no_answer"),
+    ),
+    Bug(
+        "Spark believes a key index whose layer is gone",
+        CATALOG + "keys/KeyIndex.java",
+        (
+            (
+                '      LOG.debug("a key index can\'t be read: {}", gone.getMessage());\n      return null;\n',
+                '      LOG.debug("a key index can\'t be read: {}", gone.getMessage());\n',
+            ),
+        ),
+        own_tests=("tests/spark/test_key_index.py", "-k", "damaged"),
+    ),
+    Bug(
+        "Spark reads blocks of a key index without looking at their digests",
+        CATALOG + "keys/KeyLayer.java",
+        (("if (digest != digests[block])", "if (digests.length == 0)"),),
+        own_tests=("tests/spark/test_key_index.py", "-k", "damaged"),
+    ),
+    Bug(
+        "an INSERT of Spark reads no files that the key index doesn't cover",
+        CATALOG + "write/IndexedPlaces.java",
+        (("    for (String path : left) found.others.add(live.get(path).alone);\n", ""),),
+        own_tests=("tests/spark/test_key_index.py", "-m", "not long", "-k", "reads_what or no_answer"),
+    ),
+    Bug(
+        "an INSERT of Spark finds no key that has two images in its partition",
+        CATALOG + "write/IndexedPlaces.java",
+        (("other.version > file.version", "other.version != file.version"),),
+        own_tests=("tests/spark/test_key_index.py", "-m", "not long", "-k", "covers or no_answer"),
     ),
     Bug(
         "an upsert leaves the row of its key in another partition",

@@ -1,5 +1,6 @@
 package io.laketx.spark.read;
 
+import io.laketx.spark.keys.Digests;
 import io.laketx.v1.Column;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Table;
@@ -9,7 +10,6 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -60,7 +60,7 @@ record KeptVectors(String path, byte[] name, List<Entry> entries) implements Ser
       if (one.getDataVersion() > lowest) newer.add(new Newer(one.getDataVersion(), path));
     }
     newer.sort(Comparator.comparingLong(Newer::dataVersion).reversed().thenComparing(Newer::path, Arrays::compareUnsigned));
-    MessageDigest digest = sha256();
+    MessageDigest digest = Digests.sha256();
     digest.update((meta.getTableId() + "\n" + key + "\n").getBytes(StandardCharsets.UTF_8));
     for (Newer one : newer) {
       digest.update((one.dataVersion + " ").getBytes(StandardCharsets.US_ASCII));
@@ -74,7 +74,7 @@ record KeptVectors(String path, byte[] name, List<Entry> entries) implements Ser
   Map<String, RoaringBitmap> read(byte[] content) {
     int end = content.length - DIGEST_BYTES;
     if (end < MAGIC.length + DIGEST_BYTES) return null;
-    MessageDigest digest = sha256();
+    MessageDigest digest = Digests.sha256();
     digest.update(content, 0, end);
     if (!Arrays.equals(digest.digest(), 0, DIGEST_BYTES, content, end, content.length)) return null;
     ByteBuffer body = ByteBuffer.wrap(content, 0, end).order(ByteOrder.LITTLE_ENDIAN);
@@ -110,13 +110,5 @@ record KeptVectors(String path, byte[] name, List<Entry> entries) implements Ser
       return null;
     }
     return found;
-  }
-
-  private static MessageDigest sha256() {
-    try {
-      return MessageDigest.getInstance("SHA-256");
-    } catch (NoSuchAlgorithmException error) {
-      throw new IllegalStateException(error);
-    }
   }
 }

@@ -3,6 +3,7 @@ package io.laketx.spark.read;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.ErrorKind;
+import io.laketx.v1.KeyFiles;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Predicate;
 import java.util.ArrayList;
@@ -110,12 +111,13 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   private List<LiveEntry> plan() {
     bounds = SparkInternals.asksForBounds() ? new ColumnBounds(snapshot, required) : null;
     boolean withRows = statement == null || !statement.needsNoRows();
+    KeyFiles keyFiles = KeysAsked.files(snapshot, filters);
     try {
-      return Plan.of(snapshot, condition, bounds, withRows);
+      return Plan.of(snapshot, condition, bounds, withRows, keyFiles);
     } catch (LakeException error) {
       if (condition == null || error.kind() != ErrorKind.ERROR_KIND_INVALID) throw error;
       condition = null;
-      return Plan.of(snapshot, null, bounds, withRows);
+      return Plan.of(snapshot, null, bounds, withRows, keyFiles);
     }
   }
 

@@ -28,7 +28,7 @@ public final class LivePartitions {
   /** Those that the service doesn't rule out; null rules out none. */
   public static Collection<Partition> of(Snapshot snapshot, Predicate condition) {
     Map<Map<String, Value>, Partition> found = new LinkedHashMap<>();
-    for (LiveEntry one : Plan.of(snapshot, condition, null, false)) {
+    for (LiveEntry one : Plan.of(snapshot, condition, null, false, null)) {
       if (one.hasFile()) found.putIfAbsent(PartitionKey.of(one.getFile().getPartition()), one.getFile().getPartition());
     }
     return found.values();

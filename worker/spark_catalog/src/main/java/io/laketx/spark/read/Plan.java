@@ -1,6 +1,7 @@
 package io.laketx.spark.read;
 
 import io.laketx.spark.service.Service;
+import io.laketx.v1.KeyFiles;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Partition;
 import io.laketx.v1.PlanScanRequest;
@@ -21,15 +22,18 @@ public final class Plan {
 
   /**
    * `condition` names the snapshot's columns; null: all entries. `bounds` learn the files' statistics, which the entries
-   * then lack; null: nobody asks for them. `withRows`: inlined files come with their rows.
+   * then lack; null: nobody asks for them. `withRows`: inlined files come with their rows. `keyFiles`: what a key index says
+   * of the keys that are read; null: rows of any key are, or it says nothing.
    */
-  static List<LiveEntry> of(Snapshot snapshot, Predicate condition, ColumnBounds bounds, boolean withRows) {
+  static List<LiveEntry> of(
+      Snapshot snapshot, Predicate condition, ColumnBounds bounds, boolean withRows, KeyFiles keyFiles) {
     PlanScanRequest.Builder request =
         PlanScanRequest.newBuilder()
             .setTableId(snapshot.tableId())
             .setWithoutStats(bounds == null)
             .setWithRows(withRows);
     if (condition != null) request.setPredicate(condition);
+    if (keyFiles != null) request.setKeyFiles(keyFiles);
     List<LiveEntry> found = snapshot.plan(request);
     if (bounds != null) found.replaceAll(one -> told(one, bounds));
     return found;

@@ -1,5 +1,6 @@
 package io.laketx.spark.read;
 
+import io.laketx.spark.keys.KeyIndex;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Pins;
 import io.laketx.spark.service.Service;
@@ -13,6 +14,7 @@ import io.laketx.v1.LiveEntry;
 import io.laketx.v1.PlanScanRequest;
 import io.laketx.v1.SchemaVersion;
 import io.laketx.v1.Table;
+import java.io.IOException;
 import java.lang.ref.WeakReference;
 import java.util.HashMap;
 import java.util.List;
@@ -342,7 +344,22 @@ public final class Snapshot {
   /** Where an entry lies: an external one's path is whole. */
   public String pathOf(String path) {
     boolean isWhole = path.contains("://") || path.startsWith("/") || path.startsWith("file:");
-    return isWhole ? path : service.address().warehouse() + "/" + folderId(meta) + "/" + path;
+    return isWhole ? path : folder() + "/" + path;
+  }
+
+  /** The table's. */
+  private String folder() {
+    return service.address().warehouse() + "/" + folderId(meta);
+  }
+
+  /** What the table's key index says; null where there is none that can be used. */
+  public KeyIndex keyIndex() {
+    try {
+      return KeyIndex.of(SparkInternals.storageOf(folder()), folder(), meta);
+    } catch (IOException unknown) {
+      LOG.debug("the key index of {} can't be looked at: {}", meta.getName(), unknown.getMessage());
+      return null;
+    }
   }
 
   /** The table in whose folder the files lie: a fork's are in that of the table that it was forked from. */

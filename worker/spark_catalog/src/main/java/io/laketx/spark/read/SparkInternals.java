@@ -179,12 +179,15 @@ public final class SparkInternals {
 
     /** The content of a small file beside the data, read by a task; null if it can't be read. */
     byte[] readBeside(String path) {
-      Path where = new Path(path);
-      try (InputStream in = where.getFileSystem(factory.broadcastedConf().value().value()).open(where)) {
+      try (InputStream in = storageOf(path).open(new Path(path))) {
         return in.readAllBytes();
       } catch (IOException missing) {
         return null;
       }
+    }
+
+    FileSystem storageOf(String path) throws IOException {
+      return new Path(path).getFileSystem(factory.broadcastedConf().value().value());
     }
 
     PartitionReader<ColumnarBatch> open(FileTask task) {
@@ -243,25 +246,28 @@ public final class SparkInternals {
     return false;
   }
 
+  /** The storage that has a path, for the driver. */
+  public static FileSystem storageOf(String path) throws IOException {
+    return new Path(path).getFileSystem(session().sessionState().newHadoopConf());
+  }
+
   /** The content of a small file beside the data. */
   public static byte[] readFile(String path) throws IOException {
-    Path where = new Path(path);
-    try (InputStream in = where.getFileSystem(session().sessionState().newHadoopConf()).open(where)) {
+    try (InputStream in = storageOf(path).open(new Path(path))) {
       return in.readAllBytes();
     }
   }
 
   /** Whether the file is there. */
   public static boolean isFile(String path) throws IOException {
-    Path where = new Path(path);
-    return where.getFileSystem(session().sessionState().newHadoopConf()).exists(where);
+    return storageOf(path).exists(new Path(path));
   }
 
   /** A small file that is there as a whole or not at all. */
   public static void writeFile(String path, byte[] bytes) throws IOException {
     Path where = new Path(path);
     Path aside = new Path(path + ".new");
-    FileSystem files = where.getFileSystem(session().sessionState().newHadoopConf());
+    FileSystem files = storageOf(path);
     try (OutputStream out = files.create(aside, true)) {
       out.write(bytes);
     }

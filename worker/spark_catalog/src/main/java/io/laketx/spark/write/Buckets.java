@@ -1,12 +1,12 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.keys.KeyHash;
 import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
 import java.util.Arrays;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.XxHash64Function;
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
@@ -21,32 +21,18 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
 /**
- * A row's bucket is `pmod(xxhash64(key columns), buckets)`. Spark learns of it as functions of the catalog, by which it
- * spreads and sorts rows that are written.
+ * A row's bucket follows from the hash of its key. Spark learns of it as functions of the catalog, by which it spreads and
+ * sorts rows that are written.
  *
  * <p>`laketx_bucket_16(key …)` is the bucket; `laketx_task_16_8(key …)` is a number that Spark's shuffle to 8 tasks sends
  * to the task of the bucket's number, so that no task gets two buckets where there are tasks enough.
  */
 public final class Buckets {
   private static final Pattern NAME = Pattern.compile("laketx_(bucket|task)_([0-9]{1,9})(?:_([0-9]{1,9}))?");
-  private static final long SPARK_SEED = 42;
+  private static final int SHUFFLE_SEED = 42; // of Spark
   private static final int TASKS_LEAST = Limit.LIMIT_BUCKETS_A_TASK_VALUE; // so many buckets are a task each, whatever the session shuffles to
 
   private Buckets() {}
-
-  static long hash(InternalRow row, int[] ordinals, DataType[] types) {
-    long found = SPARK_SEED;
-    for (int at = 0; at < ordinals.length; at++) {
-      if (!row.isNullAt(ordinals[at])) {
-        found = XxHash64Function.hash(row.get(ordinals[at], types[at]), types[at], found);
-      }
-    }
-    return found;
-  }
-
-  static int of(long hash, int buckets) {
-    return (int) Math.floorMod(hash, (long) buckets);
-  }
 
   /** How many tasks write the buckets of a table. */
   static int tasks(Table meta) {
@@ -111,7 +97,7 @@ public final class Buckets {
       int[] found = new int[tasks];
       boolean[] isFound = new boolean[tasks];
       for (int number = 0, left = tasks; left > 0; number++) {
-        int task = Math.floorMod(Murmur3_x86_32.hashInt(number, (int) SPARK_SEED), tasks);
+        int task = Math.floorMod(Murmur3_x86_32.hashInt(number, SHUFFLE_SEED), tasks);
         if (isFound[task]) continue;
         isFound[task] = true;
         found[task] = number;
@@ -147,7 +133,7 @@ public final class Buckets {
 
     @Override
     public Integer produceResult(InternalRow key) {
-      int bucket = of(hash(key, ordinals, types), buckets);
+      int bucket = KeyHash.bucket(KeyHash.of(key, ordinals, types), buckets);
       return sentTo == null ? bucket : sentTo[bucket % sentTo.length];
     }
   }

@@ -20,28 +20,40 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
  * Where keys live at a version, for tasks that write rows with keys across partitions: what a task reads of a bucket number,
  * in all partitions. A row has the columns of a tombstone, and then its partition.
  */
-record KeyPlaces(Shape[] shapes, HashMap<Integer, ArrayList<Unit>> units) implements Serializable {
+record KeyPlaces(Shape[] shapes, HashMap<Integer, ArrayList<Unit>> units, IndexedPlaces indexed) implements Serializable {
 
-  /** At the version that the snapshot holds. */
-  static KeyPlaces of(Snapshot snapshot) {
+  /**
+   * At the version that the snapshot holds. `mayBeMore`: also by the key index, where there is one, which may name places
+   * where a key doesn't live; units are those of the files then that it says nothing of.
+   */
+  static KeyPlaces of(Snapshot snapshot, boolean mayBeMore) {
     Map<Integer, List<LiveEntry>> entries = new HashMap<>();
     for (LiveEntry one : Plan.of(snapshot, snapshot.version(), List.of())) {
       if (one.hasFile()) entries.computeIfAbsent(one.getFile().getBucket(), none -> new ArrayList<>()).add(one);
     }
-    Shapes shapes = new Shapes(snapshot, columns(snapshot.meta()), new Filter[0], Set.of());
+    StructType columns = columns(snapshot.meta());
+    Shapes shapes = new Shapes(snapshot, columns, new Filter[0], Set.of());
+    IndexedPlaces indexed = mayBeMore ? IndexedPlaces.of(snapshot, shapes, entries, keyTypes(snapshot.meta(), columns)) : null;
     HashMap<Integer, ArrayList<Unit>> units = new HashMap<>();
-    entries.forEach(
-        (number, files) -> {
-          ArrayList<Unit> found = units.computeIfAbsent(number, none -> new ArrayList<>());
-          new PlannedScan(snapshot, shapes, files, Map.of()).units().forEach(one -> found.add(one.unit()));
-        });
-    return new KeyPlaces(shapes.all(), units);
+    if (indexed == null) {
+      entries.forEach(
+          (number, files) -> {
+            ArrayList<Unit> found = units.computeIfAbsent(number, none -> new ArrayList<>());
+            new PlannedScan(snapshot, shapes, files, Map.of()).units().forEach(one -> found.add(one.unit()));
+          });
+    }
+    return new KeyPlaces(shapes.all(), units, indexed);
+  }
+
+  private static DataType[] keyTypes(Table meta, StructType columns) {
+    return meta.getPrimaryKeyList().stream().map(one -> columns.apply(one).dataType()).toArray(DataType[]::new);
   }
 
   private static StructType columns(Table meta) {
@@ -52,6 +64,15 @@ record KeyPlaces(Shape[] shapes, HashMap<Integer, ArrayList<Unit>> units) implem
   }
 
   LakeReader reader(int bucketNumber) {
-    return new LakeReader(shapes, new LakePartition(units.getOrDefault(bucketNumber, new ArrayList<>())));
+    return reader(units.getOrDefault(bucketNumber, new ArrayList<>()));
+  }
+
+  LakeReader reader(ArrayList<Unit> some) {
+    return new LakeReader(shapes, new LakePartition(some));
+  }
+
+  /** What the index says of keys of a bucket number. */
+  IndexedPlaces.Images find(int bucketNumber, long[] hashes) {
+    return indexed.find(shapes, bucketNumber, hashes);
   }
 }

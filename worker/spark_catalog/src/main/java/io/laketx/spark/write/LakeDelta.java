@@ -98,6 +98,9 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     options.noting(this::begin);
     FileKind kind = snapshot.isKeyed() ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_UNSPECIFIED;
     Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, !snapshot.isKeyed(), sets);
+    if (RowChanges.looksKeysUp(snapshot) && RowChanges.isUpsert(snapshot, command)) {
+      return new UpsertedRows(staging, KeyPlaces.of(snapshot, true), spread.isOneBucket());
+    }
     int origin = List.of(metadata.fieldNames()).indexOf(mayMove ? MetadataColumns.PARTITION : MetadataColumns.FILE);
     return new DeltaRows.Factory(staging, spread.isOneBucket(), origin, byFile, mayMove, partitions());
   }

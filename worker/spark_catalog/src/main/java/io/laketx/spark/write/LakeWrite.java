@@ -140,7 +140,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     options.noting(this::begin);
     if (spread == null) return new GivenRows.Factory(Staging.typesOf(snapshot.meta()));
     boolean mayStay = looksKeysUp && definition == null && (scope == null || !scope.getAll());
-    return new Factory(staging(), mayStay ? KeyPlaces.of(snapshot) : null, spread.isOneBucket());
+    return new Factory(staging(), mayStay ? KeyPlaces.of(snapshot, kind() == FileKind.FILE_KIND_DELTA) : null, spread.isOneBucket());
   }
 
   private void begin() {

@@ -52,8 +52,13 @@ public final class RowChanges implements SupportsDelta {
 
   /** Whether the statement is an insert by key, for which the table isn't read. */
   static boolean isUpsert(Snapshot snapshot, Command command) {
-    boolean mayBe = command == Command.MERGE && snapshot.isKeyed() && !MetadataColumns.rowsMayMove(snapshot);
-    return mayBe && SparkPlans.isUpsert(snapshot.meta());
+    boolean staysOrIsLookedUp = !MetadataColumns.rowsMayMove(snapshot) || looksKeysUp(snapshot);
+    return command == Command.MERGE && snapshot.isKeyed() && staysOrIsLookedUp && SparkPlans.isUpsert(snapshot.meta());
+  }
+
+  /** Whether an insert by key finds by itself where the keys live. */
+  static boolean looksKeysUp(Snapshot snapshot) {
+    return MetadataColumns.keySpansPartitions(snapshot.meta()) && !snapshot.isPartial();
   }
 
   @Override

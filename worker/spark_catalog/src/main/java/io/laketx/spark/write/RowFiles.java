@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.keys.KeyHash;
 import io.laketx.v1.Column;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.FileKind;
@@ -91,7 +92,7 @@ final class RowFiles {
   }
 
   int bucketOf(InternalRow row) {
-    return Buckets.of(Buckets.hash(row, keys, keyTypes), meta.getBuckets());
+    return KeyHash.bucket(KeyHash.of(row, keys, keyTypes), meta.getBuckets());
   }
 
   /** A row of an append table; `rowId` is the id that it had, or null. */
@@ -119,8 +120,8 @@ final class RowFiles {
   /** The same; `isNew` is false for a row that was found. */
   void put(InternalRow row, boolean isNew) throws IOException {
     if (refused != null || lacksValue(row)) return;
-    long hash = Buckets.hash(row, keys, keyTypes);
-    if (turnTo(row, Buckets.of(hash, meta.getBuckets())) || !isLastKey(row)) {
+    long hash = KeyHash.of(row, keys, keyTypes);
+    if (turnTo(row, KeyHash.bucket(hash, meta.getBuckets())) || !isLastKey(row)) {
       flush();
       remember(row);
     } else if (waiting != null) {
@@ -137,8 +138,8 @@ final class RowFiles {
   /** A key whose row goes; the row has what the table asks for, and NULL elsewhere. */
   void bury(InternalRow row) throws IOException {
     if (refused != null) return;
-    long hash = Buckets.hash(row, keys, keyTypes);
-    if (!turnTo(row, Buckets.of(hash, meta.getBuckets())) && isLastKey(row)) return; // its new image is there
+    long hash = KeyHash.of(row, keys, keyTypes);
+    if (!turnTo(row, KeyHash.bucket(hash, meta.getBuckets())) && isLastKey(row)) return; // its new image is there
     flush();
     remember(row);
     waiting = row.copy();

@@ -1,10 +1,13 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.keys.KeyHash;
 import io.laketx.spark.read.LakeReader;
+import io.laketx.spark.read.Unit;
 import io.laketx.v1.FileKind;
 import io.laketx.v1.Table;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -40,12 +43,20 @@ final class SpanningRows implements DataWriter<InternalRow> {
   private final UnsafeProjection toKey;
   private final UnsafeProjection toPlace;
   private final UnsafeProjection toRow;
-  private final Map<UnsafeRow, UnsafeRow> written = new HashMap<>(); // the partitions of this bucket number's keys
+  private final Map<UnsafeRow, Written> written = new HashMap<>(); // this bucket number's keys
   private final Map<UnsafeRow, List<InternalRow>> waiting = new LinkedHashMap<>();
   private final Map<UnsafeRow, Told.Elsewhere> elsewhere = new LinkedHashMap<>();
   private long waitingBytes;
+  private final int[] needed; // columns of a tombstone, beside its key and partition
+  private final UnsafeProjection toNeeded;
   private int bucket = -1;
   private UnsafeRow place;
+
+  /** Of a key: the partition of its new row, and of this what a tombstone needs; null where it needs nothing. */
+  private record Written(UnsafeRow place, UnsafeRow needed) {}
+
+  /** A written key by its hash. */
+  private record Hashed(long hash, UnsafeRow key, Written now) {}
 
   SpanningRows(Staging staging, KeyPlaces places, RowFiles files) {
     this.files = files;
@@ -62,6 +73,12 @@ final class SpanningRows implements DataWriter<InternalRow> {
     toKey = projection(keys);
     toPlace = projection(parts);
     toRow = UnsafeProjection.create(types);
+    needed = Arrays.stream(ofTombstone).filter(at -> !has(keys, at) && !has(parts, at)).toArray();
+    toNeeded = projection(needed);
+  }
+
+  private static boolean has(int[] ordinals, int column) {
+    return Arrays.stream(ordinals).anyMatch(at -> at == column);
   }
 
   private UnsafeProjection projection(int[] ordinals) {
@@ -79,7 +96,7 @@ final class SpanningRows implements DataWriter<InternalRow> {
     UnsafeRow now = toPlace.apply(values(row, parts));
     if (!now.equals(place)) place = now.copy();
     boolean isNew = !written.containsKey(key);
-    if (isNew) written.put(key.copy(), place);
+    if (isNew) written.put(key.copy(), new Written(place, needed.length == 0 ? null : toNeeded.apply(values(row, needed)).copy()));
     if (isNew && isNewestFirst) hold(row);
     else if (isNew) files.put(row);
     else if (!isNewestFirst) files.refuseTwice(row);
@@ -122,15 +139,15 @@ final class SpanningRows implements DataWriter<InternalRow> {
   /** Tombstones of the rows that live in other partitions than the new ones of their keys, by partition. */
   private Map<UnsafeRow, List<InternalRow>> left() throws IOException {
     Map<UnsafeRow, List<InternalRow>> found = new LinkedHashMap<>();
-    try (LakeReader reader = places.reader(bucket)) {
+    try (LakeReader reader = places.indexed() == null ? places.reader(bucket) : places.reader(known(found))) {
       while (reader.next()) {
         for (Iterator<InternalRow> rows = reader.get().rowIterator(); rows.hasNext(); ) {
           InternalRow row = rows.next();
-          UnsafeRow now = written.get(toKey.apply(values(row, keysOfTombstone, keys)));
+          Written now = written.get(toKey.apply(values(row, keysOfTombstone, keys)));
           if (now == null) continue;
           InternalRow partition = row.getStruct(ofTombstone.length, parts.length);
           UnsafeRow there = toPlace.apply(values(partition, first(parts.length), parts));
-          if (there.equals(now)) continue;
+          if (there.equals(now.place)) continue;
           found.computeIfAbsent(there.copy(), none -> new ArrayList<>()).add(tombstone(row, partition));
         }
       }
@@ -138,11 +155,53 @@ final class SpanningRows implements DataWriter<InternalRow> {
     return found;
   }
 
+  /** Adds the tombstones that follow from the key index; returns what has to be read beside it. */
+  private ArrayList<Unit> known(Map<UnsafeRow, List<InternalRow>> found) {
+    DataType[] keyTypes = Arrays.stream(keys).mapToObj(at -> types[at]).toArray(DataType[]::new);
+    Hashed[] sorted =
+        written.entrySet().stream()
+            .map(one -> new Hashed(KeyHash.of(one.getKey(), keysOfTombstone, keyTypes), one.getKey(), one.getValue()))
+            .sorted((one, other) -> Long.compareUnsigned(one.hash, other.hash))
+            .toArray(Hashed[]::new);
+    long[] hashes = Arrays.stream(sorted).mapToLong(Hashed::hash).distinct().toArray();
+    IndexedPlaces indexed = places.indexed();
+    IndexedPlaces.Images images = places.find(bucket, hashes);
+    UnsafeRow[] there = new UnsafeRow[indexed.partitionCount()];
+    int hash = -1;
+    for (Hashed one : sorted) {
+      if (hash < 0 || hashes[hash] != one.hash) hash++;
+      images.forEach(
+          hash,
+          number -> {
+            InternalRow partition = indexed.partition(number);
+            if (there[number] == null) there[number] = placeOf(partition);
+            if (there[number].equals(one.now.place)) return;
+            found.computeIfAbsent(there[number], none -> new ArrayList<>()).add(tombstone(one, partition));
+          });
+    }
+    return images.others();
+  }
+
+  private UnsafeRow placeOf(InternalRow partition) {
+    return toPlace.apply(values(partition, first(parts.length), parts)).copy();
+  }
+
+  private InternalRow tombstone(Hashed one, InternalRow partition) {
+    GenericInternalRow found = new GenericInternalRow(types.length);
+    for (int at = 0; at < keys.length; at++) found.update(keys[at], one.key.get(at, types[keys[at]]));
+    for (int at = 0; at < needed.length; at++) found.update(needed[at], one.now.needed.get(at, types[needed[at]]));
+    return in(partition, found);
+  }
+
   private InternalRow tombstone(InternalRow row, InternalRow partition) {
     GenericInternalRow found = new GenericInternalRow(types.length);
     for (int at = 0; at < ofTombstone.length; at++) {
       found.update(ofTombstone[at], row.isNullAt(at) ? null : row.get(at, types[ofTombstone[at]]));
     }
+    return in(partition, found);
+  }
+
+  private InternalRow in(InternalRow partition, GenericInternalRow found) {
     for (int at = 0; at < parts.length; at++) {
       found.update(parts[at], partition.isNullAt(at) ? null : partition.get(at, types[parts[at]]));
     }

@@ -88,7 +88,7 @@ final class StreamedWrite implements StreamingWrite {
     boolean setsColumns = snapshot.isPartial() && !replaces;
     SetColumns sets = setsColumns ? SetColumns.given(snapshot.meta(), PlacedRow.given(snapshot.meta(), places)) : null;
     Staging staging = new Staging(snapshot.meta(), WriteTransaction.folderOf(snapshot), txnId, kind, false, sets);
-    KeyPlaces livePlaces = looksKeysUp && !replaces ? KeyPlaces.of(seen) : null;
+    KeyPlaces livePlaces = looksKeysUp && !replaces ? KeyPlaces.of(seen, true) : null;
     return new Factory(staging, livePlaces, spread.isOneBucket(), places);
   }
 
