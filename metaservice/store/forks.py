@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from metaservice.core.table.model import Entry
 from metaservice.store import entry_keys, keys
 from metaservice.store.port import Readable, StoreCursor, prefix_end
-from metaservice.store.records.branches import Fork, decode_fork
+from metaservice.store.records.branches import EndedRecord, Fork, decode_ended_forks, decode_fork
 from metaservice.store.records.plans import StoredEntry, decode_stored
 from metaservice.store.records.tables import decode_live, encode_live
 
@@ -34,7 +34,18 @@ INHERITED: Final = keys.INHERITED_FAMILIES
 def list_forks(cursor: StoreCursor) -> dict[bytes, Fork]:
     """The forks of a store, by table."""
     records = cursor.scan(keys.FORKS, prefix_end(keys.FORKS))
-    return {key[1:]: decode_fork(key[1:], raw) for key, raw in records}
+    forks = {key[1:]: decode_fork(key[1:], raw) for key, raw in records}
+    forks.update((ended.raw_id, decode_fork(ended.raw_id, ended.record)) for _, _, ended in list_ended(cursor))
+    return forks
+
+
+def list_ended(cursor: StoreCursor) -> Iterator[tuple[bytes, int, EndedRecord]]:
+    """The forks that ended, but whose records are still those of before: with the key that says so, and when it was."""
+    for key, raw in cursor.scan(keys.ENDED_FORKS, prefix_end(keys.ENDED_FORKS)):
+        time_us, ended = decode_ended_forks(raw)
+        for each in ended:
+            if cursor.get(keys.dropped_key(each.raw_id)) is None:
+                yield key, time_us, each
 
 
 class ForkedRecords:

@@ -4,7 +4,7 @@ So a folder can go back to the release before as long as nothing new was used.
 
 1  everything that no other line names
 2  the rows of inlined files (n, i), views (v), default values of columns
-3  branches and clones (b, d, f, m, a, h), keys that are unique across partitions, periodic tasks (j, l), images
+3  branches and clones (b, d, f, z, m, a, h), keys that are unique across partitions, periodic tasks (j, l), images
    that set single columns
 4  the log in another bucket; such a store begins with it
 """

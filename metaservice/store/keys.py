@@ -41,6 +41,7 @@ b name                     branch
 d kind branch name 0 until  what a name of a view or a namespace (kind v, E) stood for until then
 h number                   what happened to a branch
 f table                    fork: what the table has of another one
+z txn                      forks that a merge or refresh ended, as long as other records say that they are there
 m table partition bucket path          entry of its base that a fork took out, or whose file is the base's
 a table version            what a commit on a branch declared, for the merge
 i table                    live inlined rows: how many, their bytes, and since when there are any
@@ -100,6 +101,7 @@ IMPORTS = b"x"
 BRANCHES = b"b"
 MEANINGS = b"d"
 FORKS = b"f"
+ENDED_FORKS = b"z"
 BRANCH_EVENTS = b"h"
 MASKS = b"m"
 DECLARED = b"a"
@@ -304,6 +306,10 @@ def decode_meaning_key(key: bytes) -> tuple[bytes, str, int]:
 
 def fork_key(table: bytes) -> bytes:
     return FORKS + table
+
+
+def ended_forks_key(txn: bytes) -> bytes:
+    return ENDED_FORKS + txn
 
 
 def declared_key(table: bytes, version: int) -> bytes:

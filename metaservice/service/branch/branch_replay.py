@@ -20,7 +20,7 @@ from metaservice.core.table.model import Change, Operation, Principal, TableComm
 from metaservice.service.branch.branched_names import BranchedName, BranchedNames
 from metaservice.service.branch.branches import check_childless, tables_on
 from metaservice.service.branch.merge_turns import MergeTurns, TableTurns, line_of
-from metaservice.service.branch.replay import ReadsUnder, Replay, Replayed, succeeded
+from metaservice.service.branch.replay import ReadsUnder, Replay, Replayed
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import find_cursor, find_tag
 from metaservice.service.decider.clocks import Clocks
@@ -153,7 +153,7 @@ class BranchReplay:
                 refusal = MetaError(ErrorKind.BLOCKED, "MERGE_PARENT_DROPPED", table=table.meta.name)
                 replayed.append(Replayed(table, off_branch(table.meta.name), refusal=refusal))
             else:
-                part = turns.find(state, table, time_us) or self._replay(table, txn).run(branch.name, time_us)
+                part = turns.find(table, time_us) or self._replay(table, txn).run(branch.name, time_us)
                 self._move_marks(table, part, marks)
                 replayed.append(part)
         for fork in self.drops(branch):
@@ -242,14 +242,6 @@ class BranchReplay:
         except MetaError as refusal:
             merged.refusal = refusal
         return merged
-
-    def succeed(self, fork: Fork, part: Replayed | None, successor: bytes) -> None:
-        """Notes of a fork, which goes, what table has its commits now."""
-        ended = None if part is None else part.ended
-        if ended is not None and ended.before is fork:
-            self._state.put_fork(ended.after, ended.record)
-        else:
-            self._state.put_fork(succeeded(fork, part, successor))
 
     def end(self, txn: Txn, commits: Sequence[TableCommit], named: Sequence[BranchedName], time_us: int) -> None:
         """Ends the transaction with what was written."""

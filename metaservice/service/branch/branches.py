@@ -185,7 +185,13 @@ class Branches:
         return True, ended
 
     def tick(self) -> None:
-        """Drops branches whose time is over, one in each group; not while a transaction is open on it."""
+        """Drops branches whose time is over, one in each group; not while a transaction is open on it.
+
+        Writes the records of some forks that have ended.
+        """
+        ended = self._state.ended_forks
+        if ended:
+            ended.write(limits.ENDED_FORKS_WRITTEN, self._state.names, self._state.batch)
         if self._clocks.mono_ms() < self._look_ms:
             return
         state, now_us = self._state, self._clocks.now_us()
@@ -213,7 +219,7 @@ class Branches:
                 return made.view()
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_ID_REUSED", table_id=clone_id)
         self._transactions.check_room()
-        if state.store.get(keys.dropped_key(keys.uuid_bytes(clone_id))) is not None:
+        if state.is_dropped(keys.uuid_bytes(clone_id)):
             raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=clone_id)
         if branch_of(name):
             raise invalid("CLONE_ON_BRANCH", name=name)

@@ -96,17 +96,16 @@ class MergeTurns:
         line = line_of(state, table)
         is_there = line[0][1] is table and line[1][1] is not None
         if not is_there or self.tries[raw_id] == TRIES:
+            self.tables.pop(raw_id, None)
             return None
         self.tries[raw_id] += 1
         judged = self.tables[raw_id] = begin(table)
         return judged
 
-    def find(self, state: State, table: TableState, time_us: int) -> Replayed | None:
-        """The result of a table, if it is still valid."""
+    def find(self, table: TableState, time_us: int) -> Replayed | None:
+        """The result of a table, in the turn in which `go_on` leaves nothing to do. None: it has to be judged."""
         judged = self.tables.get(table.raw_id)
-        if judged is None or not judged.is_done or not judged.is_current(state):
-            return None
-        return judged.replay.done.at(time_us)
+        return None if judged is None else judged.replay.done.at(time_us)
 
 
 def line_of(state: State, table: TableState) -> Line:

@@ -15,13 +15,14 @@ from metaservice.core.table.property_forms import parse_checks
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReplayRequest
 from metaservice.service.branch.branched_names import BranchedNames
 from metaservice.service.branch.branches import forget_branch, note_event, put_branch
-from metaservice.service.branch.replay import ReadsUnder
-from metaservice.service.commit.dropping import forget_table
+from metaservice.service.branch.replay import ReadsUnder, ended_fork
+from metaservice.service.commit.dropping import end_forks
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import end_marks, find_cursor, put_cursor, put_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.ended_forks import EndedFork
 from metaservice.service.decider.forking import fork_where_shown
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
@@ -92,7 +93,7 @@ class Merging:
         for moved in merged.marks:
             self._give_marks(moved)
         now_us = self._clocks.now_us()
-        self._end_forks(tables, merged, now_us)
+        self._end_forks(tables, merged, txn, now_us)
         if keep:
             instant = max(merged.time_us, now_us)
             state.note_answered(instant)
@@ -104,9 +105,9 @@ class Merging:
             state, BranchEventKind.MERGED, branch, max(merged.time_us, now_us), txn.principal, txn.txn_id, kept=keep
         )
 
-    def _end_forks(self, tables: Sequence[TableState], merged: Merged, now_us: int) -> None:
+    def _end_forks(self, tables: Sequence[TableState], merged: Merged, txn: Txn, now_us: int) -> None:
         """The parent's tables have what the forks had."""
-        state = self._state
+        state, ended = self._state, list[EndedFork]()
         by_parent = {replayed.table.raw_id: replayed for replayed in merged.tables}
         for table in tables:
             fork = table.fork
@@ -117,9 +118,12 @@ class Merging:
             if parent is not None and table.next_row_id > parent.next_row_id:  # the branch gave ids to rows
                 parent.next_row_id = table.next_row_id
                 state.row_ids_given.add(parent.meta.table_id)
-            self._replay.succeed(fork, part, fork.base)
+            made = None if part is None else part.ended
+            if made is None or made.before is not fork:
+                made = ended_fork(table, fork, part, fork.base)
+            ended.append(made)
             end_marks(state, table.meta.table_id)
-            forget_table(state, table, now_us)
+        end_forks(state, ended, txn.txn_id, now_us)
 
     def _give_marks(self, moved: MovedMarks) -> None:
         """Moves the parent's cursors to where those of the fork are, and makes what it lacks."""

@@ -14,13 +14,14 @@ from metaservice.core.table.branches import Branch, BranchEventKind, off_branch,
 from metaservice.core.table.model import TableCommit
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReplayRequest
 from metaservice.service.branch.branches import note_event, put_branch
-from metaservice.service.branch.replay import ReadsUnder, Replayed
-from metaservice.service.commit.dropping import forget_table
+from metaservice.service.branch.replay import ReadsUnder, Replayed, ended_fork
+from metaservice.service.commit.dropping import end_forks
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import end_marks, put_cursor, put_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.ended_forks import EndedFork
 from metaservice.service.decider.forking import fork_id, make_fork
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
@@ -79,13 +80,13 @@ class Refreshing:
         later = replace(branch, time_us=max(refreshed.time_us, now_us))
         state.note_answered(later.time_us)
         by_parent = {part.table.raw_id: part for part in refreshed.tables}
-        drops = self._replay.drops(branch)
-        for table in tables:  # names are free before they are given again
+        drops, ended = self._replay.drops(branch), list[EndedFork]()
+        for table in tables:
             if table.fork is not None:
                 successor = fork_id(later, table.fork.base)
-                self._replay.succeed(table.fork, by_parent.get(table.fork.base), successor)
+                ended.append(ended_fork(table, table.fork, by_parent.get(table.fork.base), successor))
                 end_marks(state, table.meta.table_id)
-                forget_table(state, table, now_us)
+        end_forks(state, ended, txn.txn_id, now_us)  # names are free before they are given again
         given = {table.fork.base: table.next_row_id for table in tables if table.fork is not None}
         commits = [
             commit

@@ -37,12 +37,13 @@ from metaservice.core.table.model import (
 from metaservice.service.branch.ahead import RESTORED, Ahead
 from metaservice.service.branch.replayed_columns import ReplayedColumns
 from metaservice.service.commit.outcomes import PreparedCommit, put_entries
+from metaservice.service.decider.ended_forks import EndedFork
 from metaservice.service.decider.forking import meta_at
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
 from metaservice.store.port import Batch
-from metaservice.store.records.branches import Fork, decode_declared, encode_fork
+from metaservice.store.records.branches import EndedRecord, Fork, decode_declared, encode_fork
 from metaservice.store.records.commits import encode_commit
 from metaservice.store.records.row_facts import load_rows
 from metaservice.store.records.tables import added_chunks, added_of, decode_commit, decode_table
@@ -69,15 +70,6 @@ class Logged:
     @property
     def operation(self) -> Operation:
         return self.summary.footprint.operation
-
-
-@dataclass(frozen=True, slots=True)
-class EndedFork:
-    """A fork as it is before its merge and after that, with the record."""
-
-    before: Fork
-    after: Fork
-    record: bytes
 
 
 @dataclass(slots=True)
@@ -178,8 +170,7 @@ class Replay:
             yield COST_OF_A_RECORD
         fork = self._fork.fork
         if self._is_merge and fork is not None and not replayed.fails:
-            after = succeeded(fork, replayed, fork.base)
-            replayed.ended = EndedFork(fork, after, encode_fork(after))
+            replayed.ended = ended_fork(self._fork, fork, replayed, fork.base)
 
     def _forward(self, branch: str, time_us: int) -> Iterator[int]:
         for logged in self._logged():
@@ -350,6 +341,12 @@ class Replay:
             if newest < version:
                 return False
         return True
+
+
+def ended_fork(table: TableState, fork: Fork, part: Replayed | None, successor: bytes) -> EndedFork:
+    """What becomes of a fork, and the record of that."""
+    after = succeeded(fork, part, successor)
+    return EndedFork(fork, after, EndedRecord(table.raw_id, table.meta.name, encode_fork(after)))
 
 
 def succeeded(fork: Fork, part: Replayed | None, successor: bytes) -> Fork:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.table.staged_names import is_unborn, next_look_ms
+from metaservice.service.decider.ended_forks import EndedFork
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
@@ -27,6 +29,19 @@ def forget_table(state: State, table: TableState, now_us: int) -> None:
     state.changed.add(table_id)
     if table.fork is not None and not table.fork.is_dropped:
         state.put_fork(replace(table.fork, is_dropped=True))
+
+
+def end_forks(state: State, ended: Sequence[EndedFork], txn_id: str, now_us: int) -> None:
+    """Drops forks without open transactions. Nobody finds them any more; their records follow in later groups."""
+    names, tables, forks, changed = state.names, state.tables, state.forks, state.changed
+    for fork in ended:
+        table_id = keys.uuid_text(fork.record.raw_id)
+        del names[fork.record.name]
+        state.inlined_bytes -= tables.pop(table_id).inlined.size_bytes
+        changed.add(table_id)
+        forks[fork.record.raw_id] = fork.after
+    drop_us = max(now_us, state.newest_us)  # a clock that went back shortens no retention
+    state.ended_forks.add(txn_id, drop_us, [fork.record for fork in ended], state.batch)
 
 
 def forget_unborn(state: State, txn: Txn, now_us: int) -> None:

@@ -45,4 +45,4 @@ class Imports:
 
     def _is_known(self, table_id: str) -> bool:
         state = self._decider.state
-        return table_id in state.tables or state.store.get(keys.dropped_key(keys.uuid_bytes(table_id))) is not None
+        return table_id in state.tables or state.is_dropped(keys.uuid_bytes(table_id))

@@ -79,8 +79,19 @@ def _is_as_needy(before: Fork, after: Fork) -> bool:
     """Whether a fork, which may have been dropped or merged meanwhile, needs what it did."""
     return (
         before.is_gone == after.is_gone
-        and (before.branch, before.root) == (after.branch, after.root)
-        and needed_by(before) == needed_by(after)
+        and before.branch == after.branch
+        and before.root == after.root
+        and (_is_merged_back(before, after) or needed_by(before) == needed_by(after))
+    )
+
+
+def _is_merged_back(before: Fork, after: Fork) -> bool:
+    """Whether its base has its files now: it needed that all along. Merges ask this for each of their tables."""
+    return (
+        after.successor == after.base == before.base
+        and before.successor in (b"", before.base)
+        and not before.is_detached
+        and not after.is_detached
     )
 
 

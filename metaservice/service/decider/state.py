@@ -19,6 +19,7 @@ from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.staged_names import is_unborn
 from metaservice.service.decider.books import AccessBook, BranchEventBook, MarkBook, PinBook
 from metaservice.service.decider.column_ids import ColumnIds
+from metaservice.service.decider.ended_forks import EndedForks
 from metaservice.service.decider.fork_book import ForkBook
 from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.name_book import NAMESPACES, VIEWS, NameBook
@@ -50,6 +51,7 @@ class State:
     ) -> None:
         self.store = store
         self.forks = ForkBook()
+        self.ended_forks = EndedForks()
         self.records = ForkedRecords(store, self.forks)  # of tables: what forks have of others, too
         self.branches = BranchNames()
         self.format = formats.FIRST
@@ -104,12 +106,14 @@ class State:
             self.forgotten_ms = keys.decode_version(raw_forgotten)
         for raw_id, fork in list_forks(cursor).items():
             self.forks[raw_id] = fork
+        self.ended_forks.load(cursor)
         self.column_ids.load()
         for _, kept in cursor.scan(keys.BRANCHES, prefix_end(keys.BRANCHES)):
             branch = decode_branch(kept)
             self.branches[branch.name] = branch
             self.usage.branch(branch.principal.name)
-        named = list(cursor.scan(keys.NAMES, prefix_end(keys.NAMES)))
+        records = cursor.scan(keys.NAMES, prefix_end(keys.NAMES))
+        named = [(key, raw_id) for key, raw_id in records if raw_id not in self.ended_forks]
         plain = [raw_id for _, raw_id in named if raw_id not in self.forks]
         loaded = dict(zip(plain, load_tables(self.store, plain, decode), strict=True))
         for key, raw_id in named:
@@ -171,11 +175,11 @@ class State:
         table.fork = self.forks.get(raw_id)
         return table
 
-    def put_fork(self, fork: Fork, encoded: bytes = b"") -> None:
-        """Stores a fork, or what it has become. `encoded`: its record, if that was made before."""
+    def put_fork(self, fork: Fork) -> None:
+        """Stores a fork, or what it has become."""
         self.forks[fork.raw_id] = fork
         self.column_ids.note_fork(fork)
-        self.batch.put(keys.fork_key(fork.raw_id), encoded or encode_fork(fork))
+        self.batch.put(keys.fork_key(fork.raw_id), encode_fork(fork))
         table = self.tables.get(keys.uuid_text(fork.raw_id))
         if table is not None:
             table.fork = fork
@@ -327,6 +331,10 @@ class State:
         """Whether a dropped table can no longer be undropped."""
         return self.store.get(keys.drop_begun_key(raw_id)) is not None
 
+    def is_dropped(self, raw_id: bytes) -> bool:
+        """Whether a table was dropped. Earlier decisions have been flushed."""
+        return raw_id in self.ended_forks or self.store.get(keys.dropped_key(raw_id)) is not None
+
     def no_table(self, table_id: str) -> MetaError:
         try:
             raw_id = keys.uuid_bytes(table_id)
@@ -335,8 +343,7 @@ class State:
         fork = self.forks.get(raw_id)
         if fork is not None and fork.is_merged and fork.branch in self.branches:
             return MetaError(ErrorKind.BLOCKED, "BRANCH_LEFT_ANEW", table_id=table_id, branch=fork.branch)
-        dropped = self.store.get(keys.dropped_key(raw_id)) is not None
-        if dropped:
+        if self.is_dropped(raw_id):
             return MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
         return MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
 

@@ -32,7 +32,7 @@ from metaservice.service.operate.transaction_checks import TransactionChecks, te
 from metaservice.store import entry_keys, keys
 from metaservice.store.commit_log import LoggedCommit
 from metaservice.store.external_files import IMPORTS
-from metaservice.store.forks import ForkedCursor, list_forks
+from metaservice.store.forks import ForkedCursor, list_ended, list_forks
 from metaservice.store.index_migrations import PAST
 from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_table
@@ -318,7 +318,7 @@ class StoreCheck:
 
     def _names(self) -> Iterator[None]:
         """Checks that every live table has a name, and every name a table."""
-        named: set[bytes] = set()
+        named = {ended.raw_id for _, _, ended in list_ended(self._cursor)}  # a fork to come may have the name
         for key, raw_id in self._scan(keys.NAMES):
             name = key[len(keys.NAMES) :].decode(errors="replace")
             prefix = keys.table_prefix(raw_id)

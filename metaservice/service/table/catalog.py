@@ -130,7 +130,7 @@ class Catalog:
         """Refuses an id that a table has or had, and one that a table could have had: it is not of now."""
         state = self._decider.state
         state.flush()
-        is_known = table_id in state.tables or state.store.get(keys.dropped_key(keys.uuid_bytes(table_id))) is not None
+        is_known = table_id in state.tables or state.is_dropped(keys.uuid_bytes(table_id))
         if is_known or abs(self._clocks.now_us() // 1000 - txn_time_ms(table_id)) > limits.NEW_TABLE_MS_MAX:
             raise invalid("TABLE_ID_NOT_NEW", table_id=table_id)
 
@@ -155,7 +155,7 @@ class Catalog:
         check_definition(meta.table_id, meta.properties)
         state = self._decider.state
         check_free(state, meta.name)
-        if state.store.get(keys.dropped_key(keys.uuid_bytes(meta.table_id))) is not None:
+        if state.is_dropped(keys.uuid_bytes(meta.table_id)):
             raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=meta.table_id)
         name = table_name_in(state, meta.name)
         if len(state.tables) >= limits.TABLES_MAX:
@@ -283,6 +283,7 @@ class Catalog:
 
     def _get_dropped(self, table_id: str) -> Dropped:
         state = self._decider.state
+        state.ended_forks.write(len(state.ended_forks), state.names, state.batch)
         state.flush()
         raw_id = keys.uuid_bytes(table_id)
         raw = state.store.get(keys.dropped_key(raw_id))

@@ -118,6 +118,29 @@ def decode_fork(raw_id: bytes, raw: bytes) -> Fork:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class EndedRecord:
+    """A fork that a merge or refresh ended: its table, the name of that, and what its record becomes."""
+
+    raw_id: bytes
+    name: str
+    record: bytes
+
+
+def encode_ended_forks(time_us: int, ended: Sequence[EndedRecord]) -> bytes:
+    record = pb.EndedForksRecord(time_us=time_us)
+    record.forks.extend([each.raw_id for each in ended])
+    record.names.extend([each.name for each in ended])
+    record.records.extend([each.record for each in ended])
+    return record.SerializeToString()
+
+
+def decode_ended_forks(raw: bytes) -> tuple[int, list[EndedRecord]]:
+    """When they were dropped, and which."""
+    record = pb.EndedForksRecord.FromString(raw)
+    return record.time_us, list(map(EndedRecord, record.forks, record.names, record.records))
+
+
 def moved_app(version: int) -> bytes:
     """In place of an application's version, which is not known: the base got a later one at this version of it."""
     return b"\x00" + version.to_bytes(8, "big")

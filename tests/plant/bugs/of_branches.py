@@ -14,6 +14,7 @@ MARKS = ("tests/branches/test_marks.py",)
 NAMES = ("tests/branches/test_names.py",)
 EVENTS = ("tests/branches/test_branch_events.py",)
 TURNS = ("tests/branches/test_merge_turns.py",)
+ENDED_FORKS = ("tests/branches/test_ended_forks.py",)
 FORK_BOOK = ("tests/unit/test_fork_book.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
@@ -478,9 +479,44 @@ BUGS: Final = (
         EVENTS,
     ),
     Bug(
+        "forks that a merge ended are back after a crash",
+        SERVICE + "decider/state.py",
+        (("        self.ended_forks.load(cursor)\n", ""),),
+        ENDED_FORKS,
+    ),
+    Bug(
+        "a start takes the name of a fork that has ended for that of a table",
+        SERVICE + "decider/state.py",
+        ((" if raw_id not in self.ended_forks]", "]"),),
+        ENDED_FORKS,
+    ),
+    Bug(
+        "a fork that has ended takes the name of one on a new branch along",
+        SERVICE + "decider/ended_forks.py",
+        (("            if ended.name not in names:", "            if True:"),),
+        ENDED_FORKS,
+    ),
+    Bug(
+        "a merge forgets the forks that it ended when the first of them has its records",
+        SERVICE + "decider/ended_forks.py",
+        (("            if following is None or following[0] != key:\n", "            if True:\n"),),
+        ENDED_FORKS,
+    ),
+    Bug(
+        "readers find a fork that a merge has ended",
+        SERVICE + "commit/dropping.py",
+        (
+            (
+                "        changed.add(table_id)\n        forks[",
+                "        forks[",
+            ),
+        ),
+        ENDED_FORKS,
+    ),
+    Bug(
         "a merge in turns takes the result of a table that has moved since",
         SERVICE + "branch/merge_turns.py",
-        (("not judged.is_done or not judged.is_current(state)", "not judged.is_done"),),
+        (("judged.is_done and judged.is_current(state)", "judged.is_done"),),
         TURNS,
     ),
     Bug(
@@ -498,7 +534,7 @@ BUGS: Final = (
     Bug(
         "commits of a merge have the time at which they were judged",
         SERVICE + "branch/merge_turns.py",
-        (("return judged.replay.done.at(time_us)", "return judged.replay.done"),),
+        (("else judged.replay.done.at(time_us)", "else judged.replay.done"),),
         TURNS,
     ),
     Bug(
@@ -522,7 +558,7 @@ BUGS: Final = (
     Bug(
         "nobody knows that a refreshed fork has the files of the one before",
         SERVICE + "decider/fork_book.py",
-        (("        and needed_by(before) == needed_by(after)\n", ""),),
+        ((" or needed_by(before) == needed_by(after))\n", " or True)\n"),),
         FORK_BOOK,
     ),
     Bug(

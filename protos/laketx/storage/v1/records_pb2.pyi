@@ -1721,6 +1721,46 @@ class ForkRecord(_message.Message):
 Global___ForkRecord: _TypeAlias = ForkRecord  # noqa: Y015
 
 @_typing.final
+class EndedForksRecord(_message.Message):
+    """Forks that a merge or refresh ended, as long as other records say that they are there, at z TXN."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_US_FIELD_NUMBER: _builtins.int
+    FORKS_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    time_us: _builtins.int
+    """When they were dropped."""
+    @_builtins.property
+    def forks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Their tables."""
+
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of these."""
+
+    @_builtins.property
+    def records(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """What their records become."""
+
+    def __init__(
+        self,
+        *,
+        time_us: _builtins.int = ...,
+        forks: _abc.Iterable[_builtins.bytes] | None = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+        records: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forks", b"forks", "names", b"names", "records", b"records", "time_us", b"time_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndedForksRecord: _TypeAlias = EndedForksRecord  # noqa: Y015
+
+@_typing.final
 class AppVersionRecord(_message.Message):
     """A version that an application wrote."""
 
