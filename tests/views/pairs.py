@@ -16,7 +16,7 @@ from worker.base.errors import InputError
 from worker.views.classes import classified
 from worker.views.delta import CHANGES, FROM, NONE, TO, DeltaPlan, delta_plan, relations_of, whole_text
 from worker.views.differences import by_totals, difference
-from worker.views.engine import run_with
+from worker.views.engine import matches, run_with
 from worker.views.group_totals import groups_of
 from worker.views.operators import Opaque, Operator, Work
 from worker.views.query import analyse, parse
@@ -77,9 +77,15 @@ def check(text: str, before: Tables, after: Tables) -> Checked:
         return Checked(work)
     held = HeldSources(changed, relations)
     old = run_with(before_only(relations), whole_text(query.operator))
-    totals = by_totals(query.operator, groups, held, lambda: old)
+    totals = by_totals(query.operator, groups, held, lambda keys: with_keys(old, keys))
     assert totals is None or bag(totals) == bag(found), f"{text}\n{delta.text}"
     return Checked(work, totals is not None, held.opened)
+
+
+def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """The rows that have these keys in the columns that the keys are named after."""
+    text = f"SELECT rows.* FROM rows SEMI JOIN keys ON {matches('rows', 'keys', keys.column_names)}"
+    return run_with({"rows": rows, "keys": keys}, text)
 
 
 def check_totals(
@@ -94,7 +100,7 @@ def check_totals(
     assert known.stored == anew.stored, text
     old = run_with({**earlier, **first.relations}, whole_text(first.query))
     if first.stored is not None:
-        found = difference(known.query, known.added_to(held), lambda: old)
+        found = difference(known.query, known.added_to(held), lambda keys: with_keys(old, keys))
         assert Counter({row: n for row, n in bag(found).items() if n}) == wanted, text
     rows = run_with({**relations, **known.relations}, whole_text(known.query))
     assert bag(rows) == added(bag(old), wanted), text

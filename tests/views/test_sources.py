@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from laketx import Lake, Table, connect
-from worker.views import sources as reads
+from worker.views import key_rows
 from worker.views.definition import ViewSource
 from worker.views.delta import Restriction
 from worker.views.sources import SourceTables
@@ -44,15 +44,15 @@ def bag(rows: pa.Table) -> Counter[tuple[object, ...]]:
     return Counter(zip(*(rows.column(name).to_pylist() for name in ("k", "x")), strict=True))
 
 
-@pytest.mark.parametrize("planned_max", [reads.KEYS_PLANNED_MAX, 0], ids=["planned", "chosen afterwards"])
+@pytest.mark.parametrize("listed_max", [key_rows.KEYS_LISTED_MAX, 0], ids=["listed", "chosen afterwards"])
 @pytest.mark.parametrize("kind", ["bigint", "double"])
 def test_rows_with_some_keys_are_those_of_the_whole_source(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, planned_max: int
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, listed_max: int
 ) -> None:
-    monkeypatch.setattr(reads, "KEYS_PLANNED_MAX", planned_max)
-    monkeypatch.setattr(reads, "CHOSEN_AT_ONCE", 4)
+    monkeypatch.setattr(key_rows, "KEYS_LISTED_MAX", listed_max)
+    monkeypatch.setattr(key_rows, "CHOSEN_AT_ONCE", 4)
     rng = random.Random(7)
-    table = lake.create_table(f"s.{kind}{planned_max}", f"k {kind}, x string")
+    table = lake.create_table(f"s.{kind}{listed_max}", f"k {kind}, x string")
     for _ in range(STEPS):
         changed(table, rng)
     meta = lake.client.get_table(table_id=table.table_id)

@@ -23,6 +23,7 @@ from worker.views.group_totals import (
     nullable_arguments,
     open_text,
     shows_all_counts,
+    touched_keys_text,
     touched_plan,
 )
 from worker.views.operators import Operator, sources_of
@@ -30,9 +31,11 @@ from worker.views.totals import Sources
 
 FAILED: Final = "VIEW_QUERY_FAILED"
 
+Old = Callable[[pa.Table], pa.Table]  # of some keys, named as the view's columns: its rows with them
 
-def difference(query: Operator, sources: Sources, old: Callable[[], pa.Table]) -> pa.Table:
-    """Return the query's rows that come and go, with N. `old` reads the view's rows."""
+
+def difference(query: Operator, sources: Sources, old: Old) -> pa.Table:
+    """Return the query's rows that come and go, with N. `old` reads the view's rows with some keys."""
     if sources_of(query).isdisjoint(sources.changed):
         return sources.run(DeltaPlan(f"SELECT *, CAST(0 AS BIGINT) AS {N} FROM ({whole_text(query, NONE)})", {}))
     groups = groups_of(query)
@@ -44,7 +47,7 @@ def difference(query: Operator, sources: Sources, old: Callable[[], pa.Table]) -
     return sources.run(plan)
 
 
-def by_totals(query: Operator, groups: Groups, sources: Sources, old: Callable[[], pa.Table]) -> pa.Table | None:
+def by_totals(query: Operator, groups: Groups, sources: Sources, old: Old) -> pa.Table | None:
     """Return the difference by what the view's rows tell, with open groups by their rows; None if that can't be."""
     touched = touched_plan(groups, sources.changed)
     assert touched is not None
@@ -53,7 +56,7 @@ def by_totals(query: Operator, groups: Groups, sources: Sources, old: Callable[[
             engine.add(name, rows)
         try:
             touched_types = engine.keep(TOUCHED, touched.text)
-            engine.add(VIEW, old())
+            engine.add(VIEW, old(engine.run(touched_keys_text(groups))))
             view_types = engine.types_of(VIEW)
             is_counting = shows_all_counts(groups) and not len(engine.run(losses_text(groups)))
             no_nulls = frozenset() if is_counting else sources.without_nulls(nullable_arguments(groups))

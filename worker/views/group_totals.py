@@ -177,6 +177,12 @@ def shows_all_counts(groups: Groups) -> bool:
     return all(call.column is not None for call in groups.calls)
 
 
+def touched_keys_text(groups: Groups) -> str:
+    """Return the keys of the touched groups, under the names that the view has for them."""
+    names = ", ".join(f"k{at} AS {quoted(name)}" for at, name in enumerate(groups.keys))
+    return f"SELECT {names} FROM {quoted(TOUCHED)}"
+
+
 def losses_text(groups: Groups) -> str:
     """Return the groups that lost rows or values; only these need counts that the view doesn't show."""
     lost = " OR ".join(["n < 0", *(f"c{at} < 0" for at in range(len(groups.calls)))])

@@ -18,8 +18,9 @@ from worker.services.compaction.digests import Digest, digest_of, named, row_has
 from worker.views.definition import Definition
 from worker.views.delta import N, whole_text
 from worker.views.engine import run_with
+from worker.views.key_rows import WHOLE
 from worker.views.refresh import Vector, last_refresh, query_of, subtract
-from worker.views.sources import WHOLE, SourceTables
+from worker.views.sources import SourceTables
 
 ROWS_SHOWN: Final = 5
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from metaservice.client import ConflictError, MetaServiceError
 from metaservice.client.retries import Backoff
 from protos.laketx.v1 import common_pb2, read_pb2, transaction_pb2
-from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.scan.version_rows import VersionRows, shown_schema
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.updates import Changes, TargetRows, replaced, target_rows
 from worker.base.errors import InputError
@@ -40,9 +40,10 @@ from worker.views.definition import CLASS, READ, REASON, TOTALS, VECTOR, WORKER,
 from worker.views.delta import N, whole_text
 from worker.views.differences import difference
 from worker.views.engine import matches, run_with
+from worker.views.key_rows import read_rows, rows_like
 from worker.views.operators import Work, quoted
 from worker.views.query import Query, analyse, parse
-from worker.views.sources import WHOLE, SourceTables
+from worker.views.sources import SourceTables
 from worker.views.totals import are_stored, known_totals, totals_in
 
 ATTEMPTS_MAX: Final = 10
@@ -214,7 +215,7 @@ def _refresh(
     sources = SourceTables(view.lake, definition.sources, before, after)
     query = query_of(definition, sources)
     past = None if choice else lambda: past_refreshes(view, definition)
-    plan = _planned(query, sources, last, lambda: _rows_of(view), full=choice == FULL, past=past)
+    plan = _planned(query, sources, last, lambda keys: _rows_with(view, keys), full=choice == FULL, past=past)
     moves = _moves(view, definition, before, after, new_cursors=new_cursors)
     view = view.refreshed()
     counts = {"added": 0, "removed": 0}
@@ -263,7 +264,7 @@ def _planned(
     query: Query,
     sources: SourceTables,
     last: LastRefresh | None,
-    old: Callable[[], pa.Table],
+    old: Callable[[pa.Table], pa.Table],
     *,
     full: bool,
     past: Callable[[], Sequence[PastRefresh]] | None = None,
@@ -295,13 +296,16 @@ def _why_faster(past: Sequence[PastRefresh], changed: int) -> str | None:
     return f"expected to be faster: {expected.text}" if expected.is_full_faster else None
 
 
-def _rows_of(view: TableView) -> pa.Table:
-    """The view's rows now. If they aren't those of the refresh that this one begins at, its commit is refused."""
+def _rows_with(view: TableView, keys: pa.Table) -> pa.Table:
+    """The view's rows with these keys now, and perhaps others.
+
+    If the view is not as the refresh left it at which this one begins, its commit is refused.
+    """
     pin, pinned = view.lake.pins.own_many({view.table_id: None})
     try:
-        reader = VersionRows(view.at(pinned[view.table_id]), pinned[view.table_id])
-        names = reader.schema.names
-        return pa.concat_tables([reader.empty(names), *reader.tables(names, None, WHOLE)])
+        then = view.at(pinned[view.table_id])
+        reader = VersionRows(then, pinned[view.table_id])
+        return read_rows(reader, reader.schema.names, rows_like(then.meta, reader.schema, keys))
     finally:
         pin.release()
 
@@ -342,7 +346,7 @@ def _staged(then: TableView, stage: Stage, plan: _Plan, *, is_first: bool) -> tu
     gone = difference.filter(pa.array(counts < 0))
     if not len(new) and not len(gone):
         return Staged(), 0, 0
-    target = target or (target_rows(then, stage.read_version, None) if len(gone) else TargetRows(_no_rows(then)))
+    target = target or (_rows_like(then, stage.read_version, gone) if len(gone) else TargetRows(_no_rows(then)))
     places = _places(target.rows.select(names), gone, then.name)
     changes = Changes(target.rows.take(pa.array(places)), np.empty(0, np.int64), new.slice(0, 0), new)
     return replaced(then, stage, target, changes), len(new), len(places)
@@ -351,6 +355,14 @@ def _staged(then: TableView, stage: Stage, plan: _Plan, *, is_first: bool) -> tu
 def _shaped(rows: pa.Table, then: TableView) -> pa.Table:
     """The rows of a difference in the shape of the view's table."""
     return fitted(rows.drop_columns([N]), then.meta).append_column(N, rows.column(N).cast(pa.int64()))
+
+
+def _rows_like(then: TableView, version: int, gone: pa.Table) -> TargetRows:
+    """The rows of the view that may equal those that go."""
+    some = rows_like(then.meta, shown_schema(then), gone.drop_columns([N]))
+    if some is None:
+        return target_rows(then, version, None)
+    return target_rows(then, version, some.condition, some.near, some.among)
 
 
 def _no_rows(then: TableView) -> pa.Table:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import catalog_pb2
 from worker.arrow.changes.change_rows import ChangeRows
 from worker.arrow.changes.commits import INSERT, POSTIMAGE
 from worker.arrow.scan.version_rows import VersionRows, columns_schema
 from worker.base.errors import InputError
 from worker.base.schema import CHANGE_TYPE
-from worker.base.values import INTEGERS, wire_value
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.views.definition import ViewSource
 from worker.views.delta import CHANGES, FROM, NONE, TO, DeltaPlan, N, Restriction, relations_of
 from worker.views.engine import Engine, run_with
+from worker.views.key_rows import EXACT, KEYS_MAX, WHOLE, KeyRows, read_rows
 from worker.views.operators import quoted
-
-WHOLE: Final = float("inf")
-KEYS_MAX: Final = 1_000_000  # of more, a relation is read as a whole
-KEYS_PLANNED_MAX: Final = 1_000  # of more, every file is read, and its rows are chosen afterwards
-CHOSEN_AT_ONCE: Final = 200_000  # rows: to choose by many keys begins with a table of them
-EXACT: Final = frozenset({"string", "date", "boolean", *INTEGERS})
 
 
 class SourceTables:
@@ -123,12 +114,12 @@ class SourceTables:
                 keys[restriction.keys] = run_with({**found, **given}, restriction.keys).column("k").unique()
             chosen = None if restriction is None else self._chosen(name, side, restriction, keys[restriction.keys])
             after = found.get(f"{name}@{TO}") if restriction == restrictions.get((name, TO)) else None
-            if chosen is not None and side == FROM and after is not None and self._is_exact(name):
-                found[f"{name}@{side}"] = self._before_changes(name, after, chosen)
-            else:
-                found[f"{name}@{side}"] = self._relation(name, side, chosen)
+            rows = None
+            if restriction is not None and chosen is not None and side == FROM and self._is_exact(name):
+                rows = None if after is None else self._before_changes(name, after, restriction.column, chosen.keys)
+            found[f"{name}@{side}"] = self._relation(name, side, chosen) if rows is None else rows
 
-    def _relation(self, name: str, side: str, chosen: _Chosen | None) -> pa.Table:
+    def _relation(self, name: str, side: str, chosen: KeyRows | None) -> pa.Table:
         if side == NONE:
             return self.schema(name, self._after[name]).empty_table()
         if side == CHANGES:
@@ -140,12 +131,12 @@ class SourceTables:
     def _version(self, name: str, side: str) -> int:
         return {FROM: self._before, TO: self._after}[side][name]
 
-    def _chosen(self, name: str, side: str, restriction: Restriction, keys: pa.Array) -> _Chosen | None:
+    def _chosen(self, name: str, side: str, restriction: Restriction, keys: pa.Array) -> KeyRows | None:
         """The rows whose column has one of the keys; None if these are too many, or of another type."""
         version, column = self._version(name, side), restriction.column
         has_type = keys.type == self.schema(name, version).field(column).type
         stored, kind = self._stored_names(name, version)[column], self._kind(name, side, column)
-        return _Chosen(column, stored, kind, keys) if has_type and len(keys) <= KEYS_MAX else None
+        return KeyRows(stored, kind, keys) if has_type and len(keys) <= KEYS_MAX else None
 
     def _kind(self, name: str, side: str, column: str) -> str:
         """The type of a column of the query."""
@@ -159,28 +150,24 @@ class SourceTables:
         kinds = {each.type for each in self._meta(name, self._after[name]).columns if each.name in stored}
         return kinds <= EXACT and self.schema(name, self._before[name]).equals(self.schema(name, self._after[name]))
 
-    def _before_changes(self, name: str, after: pa.Table, chosen: _Chosen) -> pa.Table:
+    def _before_changes(self, name: str, after: pa.Table, column: str, keys: pa.Array) -> pa.Table:
         """The chosen rows at `before`, from those at `after`."""
         names = ", ".join(map(quoted, after.column_names))
-        same = f"changes.{quoted(chosen.column)} IS NOT DISTINCT FROM keys.k"
+        same = f"changes.{quoted(column)} IS NOT DISTINCT FROM keys.k"
         text = (
             f"WITH few AS (SELECT changes.* FROM changes SEMI JOIN keys ON {same}) "
             f"(SELECT {names} FROM after EXCEPT ALL "
             f"SELECT {names} FROM (SELECT {names}, unnest(range({N})) FROM few WHERE {N} > 0)) "
             f"UNION ALL SELECT {names} FROM (SELECT {names}, unnest(range(-{N})) FROM few WHERE {N} < 0)"
         )
-        changes, keys = self._relation(name, CHANGES, None), pa.table({"k": chosen.keys})
-        return run_with({"changes": changes, "keys": keys, "after": after}, text).cast(after.schema)
+        tables = {"changes": self._relation(name, CHANGES, None), "keys": pa.table({"k": keys}), "after": after}
+        return run_with(tables, text).cast(after.schema)
 
-    def _rows(self, name: str, version: int, chosen: _Chosen | None) -> pa.Table:
+    def _rows(self, name: str, version: int, chosen: KeyRows | None) -> pa.Table:
         then = TableView(self._lake, self._meta(name, version))
         stored = self._stored_names(name, version)
         reader = VersionRows(then, version)
-        where = chosen.condition() if chosen is not None and len(chosen.keys) <= KEYS_PLANNED_MAX else None
-        parts: Iterator[pa.Table] = map(self._counted, reader.tables(_distinct(stored.values()), where, WHOLE))
-        if chosen is not None and where is None:
-            parts = chosen.among(parts)
-        rows = pa.concat_tables([reader.empty(_distinct(stored.values())), *parts])
+        rows = read_rows(reader, _distinct(stored.values()), chosen, self._counted)
         return rows.select(list(stored.values())).rename_columns(list(stored))
 
     def _changes(self, name: str) -> pa.Table:
@@ -229,42 +216,6 @@ class SourceTables:
                     "last version; drop it and create it without the column",
                 )
         return {column: names[column_id] for column, column_id in source.columns.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The rows of a relation whose column has one of some keys."""
-
-    column: str  # of the query
-    stored: str  # its name in the table
-    kind: str
-    keys: pa.Array
-
-    def condition(self) -> common_pb2.Predicate:
-        """The same for plans."""
-        keys = self.keys.to_pylist()
-        values = [wire_value(key, self.kind) for key in keys if key is not None]
-        parts = [common_pb2.Predicate(in_list=common_pb2.InList(column=self.stored, values=values))] if values else []
-        if None in keys:
-            parts.append(common_pb2.Predicate(is_null=common_pb2.IsNull(column=self.stored)))
-        if not parts:
-            return common_pb2.Predicate(literal=False)
-        return parts[0] if len(parts) == 1 else common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
-
-    def among(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """These rows among others."""
-        waiting: list[pa.Table] = []
-        for part in parts:
-            waiting.append(part)
-            if sum(map(len, waiting)) >= CHOSEN_AT_ONCE:
-                yield self._of(waiting)
-                waiting = []
-        if waiting:
-            yield self._of(waiting)
-
-    def _of(self, parts: Sequence[pa.Table]) -> pa.Table:
-        rows = pa.concat_tables(parts)
-        return rows.filter(pc.is_in(rows.column(self.stored), value_set=self.keys))
 
 
 def null_counts(table: TableView, version: int) -> dict[int, int]:

@@ -166,9 +166,38 @@ BUGS: Final = (
     ),
     Bug(
         "the last files are not searched for the keys",
-        "worker/views/sources.py",
-        (("        if waiting:\n            yield self._of(waiting)\n", ""),),
+        "worker/views/key_rows.py",
+        (("        if waiting:\n            yield self._chosen(waiting)\n", ""),),
         SOURCES,
+    ),
+    Bug(
+        "rows with the largest of many keys are not read",
+        "worker/views/key_rows.py",
+        (("COMPARISON_LESS_OR_EQUAL", "COMPARISON_LESS"),),
+        own_tests=("tests/views/test_key_rows.py", "-k", "with_the_keys"),
+    ),
+    Bug(
+        "NULL is none of many keys",
+        "worker/views/key_rows.py",
+        (("nulls_equal=True", "nulls_equal=False"),),
+        own_tests=("tests/views/test_key_rows.py", "-k", "with_the_keys"),
+    ),
+    Bug(
+        "files with NULL are left out though NULL is a key",
+        "worker/views/key_rows.py",
+        (("if self.keys.null_count else []", "if False else []"),),
+        own_tests=("tests/views/test_key_rows.py", "-k", "with_the_keys"),
+    ),
+    Bug(
+        "a refresh reads the old rows of groups that grew alone",
+        "worker/views/group_totals.py",
+        (
+            (
+                'return f"SELECT {names} FROM {quoted(TOUCHED)}"',
+                'return f"SELECT {names} FROM {quoted(TOUCHED)} WHERE n > 0"',
+            ),
+        ),
+        own_tests=TOTALS,
     ),
     Bug(
         "equal rows are numbered in any order",

@@ -87,15 +87,20 @@ class VersionRows:
         self._stored = arrow_schema(table.meta, with_op=True, with_row_id=True, with_set=self._is_partial)
         self.schema = shown_schema(table)
 
-    def tables(self, columns: Sequence[str], where: Predicate | None, memory_bytes: float) -> Iterator[pa.Table]:
-        """The rows for which the condition is true, in parts; none is larger than about that."""
+    def tables(
+        self, columns: Sequence[str], where: Predicate | None, memory_bytes: float, near: Predicate | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows for which the condition is true, in parts; none is larger than about that.
+
+        Files and row groups without rows for which `near` is true are left out; default the condition.
+        """
         shown = pa.schema([self.schema.field(name) for name in columns])
 
         def read(source: Source[FileToRead]) -> Iterator[pa.Table]:
-            for rows in self._rows(source(), columns, where, memory_bytes):
+            for rows in self._rows(source(), columns, where, memory_bytes, near or where):
                 yield _as_shown(rows.select(list(columns)), shown)
 
-        sources = [partial(read, source) for source in in_runs(self._sources(where), self._threads())]
+        sources = [partial(read, source) for source in in_runs(self._sources(near or where), self._threads())]
         return in_parallel(sources, self._threads(), ITEMS_AHEAD if memory_bytes < float("inf") else 0)
 
     def visit(
@@ -279,12 +284,17 @@ class VersionRows:
     # -- the rows of a file
 
     def _rows(
-        self, files: Iterable[FileToRead], columns: Sequence[str], where: Predicate | None, memory_bytes: float
+        self,
+        files: Iterable[FileToRead],
+        columns: Sequence[str],
+        where: Predicate | None,
+        memory_bytes: float,
+        near: Predicate | None,
     ) -> Iterator[pa.Table]:
         """The visible rows for which the condition is true, in order. Those of small files are chosen together."""
         if where is None:
             for file in files:
-                yield from self.visible(file, columns, None, memory_bytes)
+                yield from self.visible(file, columns, None, memory_bytes, near)
             return
         asked, condition = list(columns_in(where)), self._expression(where)
         names = list(dict.fromkeys([*columns, *asked]))
@@ -296,7 +306,7 @@ class VersionRows:
             return (rows.select(names) for rows in self.visible(file, names, None, memory_bytes))
 
         def chosen(file: FileToRead) -> Iterable[pa.Table]:
-            return (rows.select(names) for rows in self.visible(file, names, where, memory_bytes))
+            return (rows.select(names) for rows in self.visible(file, names, where, memory_bytes, near))
 
         def choose(rows: pa.Table) -> pa.Table:
             places = _chosen(rows.select(asked), None, condition)
@@ -305,13 +315,19 @@ class VersionRows:
         yield from chosen_together(files, whole, chosen, choose, memory_bytes)
 
     def visible(
-        self, one: FileToRead, columns: Sequence[str], where: Predicate | None, memory_bytes: float
+        self,
+        one: FileToRead,
+        columns: Sequence[str],
+        where: Predicate | None,
+        memory_bytes: float,
+        near: Predicate | None = None,
     ) -> Iterator[pa.Table]:
-        """The visible rows for which the condition is true, with at least these columns."""
+        """The visible rows for which the condition is true, with at least these columns; `near` as in `tables`."""
+        near = near or where
         names = dict.fromkeys([*columns, *(columns_in(where) if where is not None else ())])
         names |= dict.fromkeys([OP] if one.has_tombstones else []) | dict.fromkeys([ROW_ID] if one.file.hidden else [])
         wanted = pa.schema([self._stored.field(name) for name in names])
-        groups = None if where is None else row_groups(one.file, where, self._stored, has_names=one.is_current)
+        groups = None if near is None else row_groups(one.file, near, self._stored, has_names=one.is_current)
         if where is None:
             for at, rows in read_tables(one.file, wanted, memory_bytes, groups):
                 hidden = _hidden_flags(one, rows, at)

@@ -191,28 +191,38 @@ class TargetRows:
     files: Sequence[common_pb2.DataFile] = ()
 
 
-def target_rows(then: TableView, version: int, condition: common_pb2.Predicate | None) -> TargetRows:
-    """The visible rows for which the condition is true."""
+def target_rows(
+    then: TableView,
+    version: int,
+    condition: common_pb2.Predicate | None,
+    near: common_pb2.Predicate | None = None,
+    among: Callable[[Iterator[pa.Table]], Iterator[pa.Table]] = iter,
+) -> TargetRows:
+    """The visible rows for which the condition is true, and that `among` takes; `near` rules out files and row groups.
+
+    All rows that are wanted fulfil `near`; default the condition.
+    """
     meta = then.meta
     names = [column.name for column in meta.columns]
     is_literal = condition is not None and condition.WhichOneof("kind") == "literal"
     where = None if is_literal else condition
+    near = near or where
     reader = VersionRows(then, version)
     is_none = condition is not None and is_literal and not condition.literal
     if meta.primary_key:
-        parts = () if is_none else reader.tables(names, where, float("inf"))
-        return TargetRows(pa.concat_tables([reader.empty(names), *parts]))
-    entries = [] if is_none else entries_of(then, version, where)
+        parts = iter(()) if is_none else reader.tables(names, where, float("inf"), near)
+        return TargetRows(pa.concat_tables([reader.empty(names), *among(parts)]))
+    entries = [] if is_none else entries_of(then, version, near)
     files = [one.file for one in entries if one.HasField("file")]
     numbers = {then.path(file.path): at for at, file in enumerate(files)}
 
     def chosen(one: FileToRead) -> Iterator[pa.Table]:
-        for rows in reader.visible(one, [*names, ROW_ID], where, float("inf")):
+        for rows in reader.visible(one, [*names, ROW_ID], where, float("inf"), near):
             number = pa.array(np.full(len(rows), numbers[one.file.path], np.int64))
             yield rows.select([*names, ROW_ID]).append_column(FILE, number)
 
     schema = arrow_schema(meta, with_row_id=True).append(pa.field(FILE, pa.int64()))
-    return TargetRows(pa.concat_tables([schema.empty_table(), *reader.visit(entries, chosen, where)]), files)
+    return TargetRows(pa.concat_tables([schema.empty_table(), *among(reader.visit(entries, chosen, near))]), files)
 
 
 # -- what is staged ----------------------------------------------------------------------------------------------------
