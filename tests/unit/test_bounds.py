@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from metaservice.core.table.predicates import COMPARISONS, Compare, Not
 from metaservice.core.table.pruning import UNKNOWN, new_pruning
 from metaservice.rpc.convert.plans import BoundsReader
+from metaservice.shared.column_types import BLOOM_COLUMNS
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.files.footers import data_file
-from worker.files.parquet_options import bounded
+from worker.files.parquet_options import REPEATS, bounded, options_for, options_for_few, options_for_many
 from worker.services.compaction.file_io import Output
 
 NAN, INF = math.nan, math.inf
@@ -55,6 +56,34 @@ def largest(footer: Any, name: str) -> list[float | None]:
     at = next(at for at in range(len(footer.schema)) if footer.schema.column(at).path == name)
     groups = [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
     return [one.statistics.max if one.is_stats_set and one.statistics.has_min_max else None for one in groups]
+
+
+MIXED = pa.schema([*SCHEMA, ("s", pa.string()), ("l", pa.list_(pa.float64())), ("r", pa.struct([("x", pa.float32())]))])
+MIXED_ROWS = st.fixed_dictionaries(
+    {
+        "id": st.sampled_from([None, 1, 2]),
+        "d": REALS,
+        "f": REALS,
+        "s": st.sampled_from([None, "", "a", "b" * 100]),
+        "l": st.none() | st.lists(REALS, max_size=2),
+        "r": st.none() | st.fixed_dictionaries({"x": REALS}),
+    }
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(MIXED_ROWS, min_size=1, max_size=REPEATS - 1))
+def test_a_file_of_few_rows_is_written_as_one_of_many(rows: list[dict[str, Any]]) -> None:
+    table = pa.Table.from_pylist(rows, MIXED)
+    assert options_for_few(META, table) == options_for_many(META, table, 1 << 18)
+
+
+def test_many_rows_and_bloom_filters_need_a_look() -> None:
+    rows = pa.table({"id": list(range(REPEATS))})
+    assert options_for_few(META, rows) is None
+    meta = catalog_pb2.Table(columns=META.columns, properties={BLOOM_COLUMNS: "id"})
+    assert options_for_few(meta, rows.slice(0, 1)) is None
+    assert options_for(meta, rows.slice(0, 1), 1 << 18)["bloom_filter_options"].keys() == {"id"}
 
 
 def test_a_column_with_nan_has_no_bounds_in_the_footer_of_a_compaction(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from metaservice.shared.column_lists import parse_column_list
 from metaservice.shared.column_types import BLOOM_COLUMNS, may_have_bloom_filter
@@ -39,6 +40,30 @@ def options_of(meta: catalog_pb2.Table, schema: pa.Schema, nan: frozenset[str]) 
         "write_statistics": bounded(schema, nan),
         "store_decimal_as_integer": True,
         "store_schema": False,
+    }
+
+
+def options_for(meta: catalog_pb2.Table, rows: pa.Table, group_rows: int) -> dict[str, Any]:
+    """Options of pyarrow's writer for a file of these rows, with row groups of so many."""
+    few = options_for_few(meta, rows)
+    return few if few is not None else options_for_many(meta, rows, group_rows)
+
+
+def options_for_few(meta: catalog_pb2.Table, rows: pa.Table) -> dict[str, Any] | None:
+    """The same options without polars, which takes longer than a small file is written; None: they need it."""
+    if len(rows) >= REPEATS or meta.properties.get(BLOOM_COLUMNS):
+        return None
+    schema = rows.schema
+    nan = frozenset(name for name, values in zip(schema.names, rows.columns, strict=True) if has_nan(values))
+    nested = [path for field in schema if pa.types.is_nested(field.type) for path, _ in leaves(field.name, field.type)]
+    return options_of(meta, schema, nan) | {"use_dictionary": nested, "bloom_filter_options": {}}
+
+
+def options_for_many(meta: catalog_pb2.Table, rows: pa.Table, group_rows: int) -> dict[str, Any]:
+    flat, schema = flat_columns(rows), rows.schema
+    return options_of(meta, schema, with_nan(flat)) | {
+        "use_dictionary": repeating(flat, schema),
+        "bloom_filter_options": bloom_filters(meta, flat[:group_rows]),
     }
 
 
@@ -71,6 +96,10 @@ def _distinct(column: pl.Series) -> int:
     found = column.approx_n_unique()
     assert isinstance(found, int)
     return found
+
+
+def has_nan(values: pa.ChunkedArray) -> bool:
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
 
 
 def with_nan(rows: pl.DataFrame) -> frozenset[str]:

@@ -24,7 +24,7 @@ from worker.files.footers import (
     name_set_columns,
     partition_of,
 )
-from worker.files.parquet_options import bloom_filters, flat_columns, options_of, repeating, with_nan
+from worker.files.parquet_options import has_nan, options_for
 from worker.files.storage import is_local, make_folder, storage
 
 ROWS: Final = "write.inline.rows"
@@ -39,15 +39,20 @@ GROUP_ROWS: Final = 1 << 18
 
 
 def entry_of(
-    stage: Stage, path: str, footer: Any, size: int, kind: common_pb2.FileKind.ValueType
+    meta: catalog_pb2.Table,
+    place: tuple[Any, str],
+    path: str,
+    footer: Any,
+    size: int,
+    kind: common_pb2.FileKind.ValueType,
 ) -> common_pb2.DataFile:
-    """The entry of a file with rows; the path is relative to the table's folder."""
-    files, root = storage(stage.table_folder)
-    entry = data_file(stage.meta, path, footer, size)
+    """The entry of a file with rows; the path is relative to the table's folder, which is the place."""
+    files, root = place
+    entry = data_file(meta, path, footer, size)
     entry.kind = kind
     if kind != common_pb2.FILE_KIND_UNSPECIFIED:
         entry.bucket = bucket_in(path)
-    entry.partition.CopyFrom(partition_of(stage.meta, entry, files, f"{root}/{path}"))
+    entry.partition.CopyFrom(partition_of(meta, entry, files, f"{root}/{path}"))
     return entry
 
 
@@ -86,18 +91,13 @@ def inlined_file(stage: Stage, path: str, rows: pa.Table, kind: common_pb2.FileK
     for at, column in enumerate(meta.columns):
         if at < STATS_COLUMNS or column.name in fixed or not column.nullable:
             values = rows.column(column.name)
-            if not pa.types.is_nested(values.type) and not _has_nan(values):
+            if not pa.types.is_nested(values.type) and not has_nan(values):  # as files have them
                 entry.stats.append(_stats(values, column))
             if column.name in meta.partition_columns:
                 entry.partition.values.add(column=column.name, value=wire_value(values[0].as_py(), column.type))
     if OP in rows.column_names:
         entry.tombstones = pc.sum(pc.equal(rows.column(OP), TOMBSTONE)).as_py() or 0
     return entry
-
-
-def _has_nan(values: pa.ChunkedArray) -> bool:
-    """Then its bounds say nothing, and files have none either."""
-    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
 
 
 def _stats(values: pa.ChunkedArray, column: catalog_pb2.Column) -> common_pb2.ColumnStats:
@@ -155,13 +155,10 @@ def write_parts(
         footers: list[Any] = []
         with files.open_output_stream(f"{root}/{path}") as out:
             written = pa.table(part[1].columns, schema=file_schema(part[1].schema))
-            flat = flat_columns(written)
-            schema = written.schema
-            options = options_of(meta, schema, with_nan(flat)) | {"use_dictionary": repeating(flat, schema)}
-            options["bloom_filter_options"] = bloom_filters(meta, flat[:GROUP_ROWS])
+            options = options_for(meta, written, GROUP_ROWS)
             pq.write_table(written, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
             size = out.tell()
-        return entry_of(stage, path, footers[0], size, kind)
+        return entry_of(meta, (files, root), path, footers[0], size, kind)
 
     entries = list(map(write, parts)) if is_local(files) or len(parts) == 1 else in_threads(write, parts)
     return _checked(meta, entries, parts)
