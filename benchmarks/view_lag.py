@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.words import chosen
 from laketx import Lake, MaterializedView, Table, connect
-from protos.laketx.v1 import read_pb2
+from protos.laketx.v1 import common_pb2, read_pb2
 from worker.views.definition import VECTOR
 
 SECONDS: Final = 3_600
@@ -68,7 +68,7 @@ def lags_s(lake: Lake, table: Table, view: MaterializedView) -> list[float]:
         (json.loads(one.properties[VECTOR])[table.table_id], one.commit_time_us)
         for one in lake.client.list_versions(view.table.table_id, wanted=refreshes)
     )
-    commits = [one for one in lake.client.list_versions(table.table_id) if one.rows_added]
+    commits = [one for one in lake.client.list_versions(table.table_id) if one.operation == common_pb2.OPERATION_INSERT]
     found, at = [], 0
     for commit in sorted(commits, key=lambda one: one.version):
         while shown[at][0] < commit.version:
