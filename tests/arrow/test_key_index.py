@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import catalog_pb2
-from worker.arrow.scan.key_files import is_narrow, key_files_of
+from worker.arrow.scan.key_files import is_narrow, key_files_of, living_files
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
 from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of, newest_plan
 from worker.arrow.write.key_lookups import fitted_keys, near_keys
@@ -415,15 +415,47 @@ def test_a_read_of_a_key_reads_the_files_that_have_it(lake: Lake) -> None:
 def planned(table: Table, key: int, **other: Any) -> list[str]:
     """The days of the files that a look-up of a key plans, though `other` says something else."""
     view, keys = table.refresh().view, keys_of([key])
-    key_files = key_files_of(view, key_hashes(fitted_keys(keys, view.meta), view.meta))
-    assert key_files is not None
+    known = key_files_of(view, key_hashes(fitted_keys(keys, view.meta), view.meta))
+    assert known is not None
+    key_files = known.wanted
     assert key_files.history_epoch == view.client.get_warehouse().history_epoch
     for name, value in other.items():
         setattr(key_files, name, value)
     plan = newest_plan(view, near_keys(keys, view.meta), key_files)
     assert plan is not None
-    assert is_narrow(plan, key_files) == (len(plan.entries) < 12)
+    assert is_narrow(plan, known) == (len(plan.entries) < 12)
     return sorted(one.file.partition.values[0].value.text for one in plan.entries)
+
+
+def living(table: Table, *keys: int) -> int | None:
+    """How many files a look-up reads by the index alone; None: all that are planned."""
+    view, rows = table.refresh().view, keys_of(list(keys))
+    known = key_files_of(view, key_hashes(fitted_keys(rows, view.meta), view.meta))
+    assert known is not None
+    plan = newest_plan(view, near_keys(rows, view.meta), known.wanted)
+    assert plan is not None
+    found = living_files(plan, known)
+    return None if found is None else len(found)
+
+
+def test_a_look_up_reads_the_files_that_have_the_rows(lake: Lake) -> None:
+    table = made(lake, "living", buckets=1)
+    table.upsert([{"id": at, "day": "a", "n": 0} for at in range(10)])
+    table.upsert([{"id": 3, "day": "b", "n": 1}, {"id": 7, "day": "b", "n": 1}])
+    table.upsert([{"id": 4, "day": "a", "n": 2}, {"id": 7, "day": "a", "n": 2}])
+    table.delete(keys=[{"id": 6}])
+    kept(lake)
+    rows = found(table)
+    assert len(rows) == 9
+    read = {(3,): 1, (4,): 1, (5,): 1, (6,): 0, (7,): 1, (4, 7): 1, (3, 4): 2, (5, 8): 1, (3, 5): None, (5, 6): None}
+    for keys, files in read.items():
+        assert living(table, *keys) == files, keys
+        assert {row["id"]: row for row in table.get(keys).to_pylist()} == {
+            key: rows[key] for key in keys if key in rows
+        }
+    table.upsert([{"id": 5, "day": "c", "n": 3}])
+    assert living(table, 5) is None, "no layer covers the newest file yet"
+    assert table.get([5]).to_pylist() == [{"id": 5, "day": "c", "n": 3}]
 
 
 def test_a_look_up_plans_the_files_that_may_have_the_key(lake: Lake) -> None:

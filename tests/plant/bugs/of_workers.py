@@ -639,6 +639,18 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "older_index"),
     ),
     Bug(
+        "a look-up by the key index shows an older image of another key",
+        "worker/arrow/scan/key_files.py",
+        (("return None if living & older else living", "return living"),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "have_the_rows"),
+    ),
+    Bug(
+        "a look-up by the key index takes an older image for the newest",
+        "worker/arrow/scan/key_files.py",
+        (("= max(best, this)", "= min(best, this)"),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "have_the_rows"),
+    ),
+    Bug(
         "a look-up by the key index misses what was committed since",
         "metaservice/service/read/key_files.py",
         (("in range(key_files.version + 1, version + 1)", "in range(key_files.version + 2, version + 1)"),),

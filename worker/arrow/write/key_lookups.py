@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan import image_folds
-from worker.arrow.scan.key_files import forget_old, is_narrow, key_files_of
+from worker.arrow.scan.key_files import forget_old, is_narrow, key_files_of, living_files
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
 from worker.arrow.scan.plans import ScannedFile, newest_plan
 from worker.arrow.scan.version_rows import VERSION, VersionRows
@@ -108,11 +108,13 @@ def rows_with(
     columns: Sequence[str],
     *,
     is_looked_up: bool = False,
+    living: Collection[str] | None = None,
 ) -> pa.Table:
     """The visible rows of one version that have one of the keys, whatever their partition; in no order.
 
     No bucket is merged: the newest image of a key in a partition is what it has there, or all of them are folded. With
-    `is_looked_up` the reader's plan has no files but those that may have one of the keys.
+    `is_looked_up` the reader's plan has no files but those that may have one of the keys; `living` are the paths of
+    those that have their rows, if that is known.
     """
     wide = list(dict.fromkeys([*columns, *keys.column_names, *_places(meta)]))
     if not len(keys):
@@ -121,6 +123,8 @@ def rows_with(
     files = reader.files_near(near)
     if key_spans_partitions(meta) and not is_looked_up:
         files = key_places(reader.table, files, key_hashes(keys, meta)).files_with_keys()
+    if living is not None:
+        files = [scanned for scanned in files if scanned.file.path in living]
     return _newest(meta, _images_of(reader, files, keys, near, wide), columns)
 
 
@@ -151,6 +155,8 @@ def _images_of(
 
 def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Those images that are the newest of their key in their partition, and no tombstones."""
+    if len(images) == 1 and SET not in images.column_names:
+        return images.select(list(columns)).slice(0, int(images.column(OP)[0].as_py() != TOMBSTONE))
     if SET in images.column_names:
         versions = images.column(VERSION).to_numpy()
         return image_folds.visible(image_folds.folded(images, meta, _places(meta), versions)).select(list(columns))
@@ -166,19 +172,21 @@ def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None)
     Their few files are read at once, so no pin keeps them: if a purge was faster, the next try has a pin.
     """
     spans, near = key_spans_partitions(table.meta), near_keys(keys, table.meta)
-    key_files = key_files_of(table, key_hashes(keys, table.meta)) if spans and len(keys) else None
-    planned = newest_plan(table, near, key_files)
+    known = key_files_of(table, key_hashes(keys, table.meta)) if spans and len(keys) else None
+    planned = newest_plan(table, near, known.wanted if known else None)
     if planned is None:  # a service of the release before
         return _pinned_rows(table, keys, columns)
-    if key_files is not None:
-        forget_old(table, planned, key_files)
+    if known is not None:
+        forget_old(table, planned, known)
     if _definition(planned.table.meta) != _definition(table.meta):
         return None
     reader = VersionRows(planned.table, planned.version, planned)
-    is_looked_up = key_files is not None and is_narrow(planned, key_files)
+    is_looked_up = known is not None and is_narrow(planned, known)
+    tells_keys = are_hashes_exact(table.meta) and not is_partial(table.meta)
+    living = living_files(planned, known) if known is not None and tells_keys else None
     names = reader.schema.names if columns is None else columns
     try:
-        return rows_with(reader, planned.table.meta, keys, names, is_looked_up=is_looked_up)
+        return rows_with(reader, planned.table.meta, keys, names, is_looked_up=is_looked_up, living=living)
     except FileNotFoundError:
         return _pinned_rows(table, keys, columns)
 
