@@ -1,4 +1,4 @@
-"""What merges and what conflicts: stories of a branch and of `main` meanwhile, in LakeTX and in Nessie.
+"""What merges and what conflicts: stories of a branch and of `main`, in LakeTX, Nessie, and Spark with Iceberg.
 
 `make bench-branch ARGS=stories` plays them and prints the table of docs/branches.md. Nessie's server comes from Maven
 Central, and a Java for it from PyPI.
@@ -21,8 +21,10 @@ from typing import Final
 from benchmarks.peers.environment import ensure_nessie_java, ensure_python, said
 from laketx import Lake, MergeRefusedError, connect
 from laketx.branch import Branch
+from tests.iceberg.engines.environment import ICEBERG, SPARK_SETTINGS, STATEMENTS, ensure_spark
 from tools.environment import FOLDER
 from tools.toolchain import maven_command
+from worker.spark.java import prepare_java
 
 NESSIE: Final = "0.99.0"
 START_S: Final = 300
@@ -97,6 +99,59 @@ def in_nessie(folder: Path) -> Mapping[str, bool]:
     return {name: bool(merged) for name, (merged, _) in answers.items()}
 
 
+def in_iceberg(folder: Path) -> Mapping[str, str]:
+    """What becomes of each story in Spark with Iceberg's branches, which a table has, and their `fast_forward`."""
+    folder.mkdir()
+    catalog = "spark.sql.catalog.lake"
+    settings = SPARK_SETTINGS | {
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "hadoop",
+        f"{catalog}.warehouse": str(folder),
+    }
+    asked = folder / "asked.json"
+    steps = [statements_of(story, f"lake.story{number}") for number, story in enumerate(STORIES)]
+    asked.write_text(json.dumps({"settings": settings, "statements": [text for step in steps for text in step]}))
+    assert prepare_java()
+    command = [str(ensure_spark()), str(STATEMENTS), str(asked)]
+    answers = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    said_of, became = iter(map(json.loads, answers)), dict[str, str]()
+    for story, step in zip(STORIES, steps, strict=True):
+        found = [next(said_of) for _ in step]
+        merges = [one for text, one in zip(step, found, strict=True) if "fast_forward" in text]
+        assert all("rows" in one or one in merges for one in found), found
+        rows = sum(one["rows"][0][0] for text, one in zip(step, found, strict=True) if text.startswith("SELECT count"))
+        is_done = all("rows" in one for one in merges)
+        assert not is_done or rows == story.rows, (story.name, rows)
+        became[story.name] = told(is_done)
+    return became
+
+
+def statements_of(story: Story, place: str) -> list[str]:
+    names = {table: f"{place}.{table}" for table in story.tables}
+    found = [f"CREATE NAMESPACE {place}"]
+    for name in names.values():
+        found += [
+            f"CREATE TABLE {name} (id BIGINT)",
+            f"INSERT INTO {name} VALUES (1)",
+            f"INSERT INTO {name} VALUES (2)",
+        ]
+    found += [f"ALTER TABLE {name} CREATE BRANCH etl" for name in names.values()]
+    found += [in_spark(names[table], what, ".branch_etl") for table, what in story.branch]
+    found += [in_spark(names[table], what, "") for table, what in story.main]
+    changed = dict.fromkeys(names[table] for table, _ in story.branch)
+    found += [f"CALL lake.system.fast_forward('{name.removeprefix('lake.')}', 'main', 'etl')" for name in changed]
+    return found + [f"SELECT count(*) FROM {name}" for name in names.values()]
+
+
+def in_spark(name: str, what: str, branch: str) -> str:
+    return {
+        "append": f"INSERT INTO {name}{branch} (id) VALUES (3)",
+        "delete": f"DELETE FROM {name}{branch} WHERE id = 1",
+        "add column": f"ALTER TABLE {name} ADD COLUMN note STRING",  # a schema is of all branches
+        "compact": f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))",
+    }[what]
+
+
 @contextmanager
 def nessie(folder: Path) -> Iterator[str]:
     """A server with its store in memory; its address."""
@@ -152,10 +207,12 @@ def table_of_stories(folder: Path) -> str:
     folder.mkdir()
     with connect(folder / "lake") as lake:
         ours = [play(lake, story, number) for number, story in enumerate(STORIES)]
-    theirs = in_nessie(folder / "nessie")
-    lines = [f"| on the branch | on `main` meanwhile | LakeTX | Nessie {NESSIE} |", "| --- | --- | --- | --- |"]
+    nessies, icebergs = in_nessie(folder / "nessie"), in_iceberg(folder / "iceberg")
+    heads = "on the branch", "on `main` meanwhile", "LakeTX", f"Nessie {NESSIE}", f"Iceberg {ICEBERG}, Spark"
+    lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
     for story, merged in zip(STORIES, ours, strict=True):
-        lines.append(f"| {story.name} | {told(merged)} | {told(theirs[story.name])} |")
+        cells = story.name, told(merged), told(nessies[story.name]), icebergs[story.name]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -1,8 +1,8 @@
 """What making and dropping branches, the first write, plans and merges cost. `make bench-branch`; SCALE as elsewhere.
 
-ARGS="making many" measures these parts alone. ARGS=stories prints what merges here and in Nessie. Elsewhere files are
-records alone: no row is written. SCALE=0.1 takes a minute; the sizes of SCALE=1 are those of a large lake, and take
-twenty.
+ARGS="making many" measures these parts alone. ARGS=stories prints what merges here, in Nessie and by Spark in Iceberg.
+Elsewhere files are records alone: no row is written. SCALE=0.1 takes a minute; the sizes of SCALE=1 are those of a
+large lake, and take twenty.
 """
 
 from __future__ import annotations

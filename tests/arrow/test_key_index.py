@@ -417,7 +417,7 @@ def planned(table: Table, key: int, **other: Any) -> list[str]:
     view, keys = table.refresh().view, keys_of([key])
     known = key_files_of(view, key_hashes(fitted_keys(keys, view.meta), view.meta))
     assert known is not None
-    key_files = known.wanted
+    key_files = known.request
     assert key_files.history_epoch == view.client.get_warehouse().history_epoch
     for name, value in other.items():
         setattr(key_files, name, value)
@@ -432,7 +432,7 @@ def living(table: Table, *keys: int) -> int | None:
     view, rows = table.refresh().view, keys_of(list(keys))
     known = key_files_of(view, key_hashes(fitted_keys(rows, view.meta), view.meta))
     assert known is not None
-    plan = newest_plan(view, near_keys(rows, view.meta), known.wanted)
+    plan = newest_plan(view, near_keys(rows, view.meta), known.request)
     assert plan is not None
     found = living_files(plan, known)
     return None if found is None else len(found)

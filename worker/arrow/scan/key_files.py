@@ -32,7 +32,7 @@ class IndexedImage(NamedTuple):
 class IndexedFiles:
     """The files that may have some keys: as a plan is asked for them, and by path those whose images are known."""
 
-    wanted: read_pb2.KeyFiles
+    request: read_pb2.KeyFiles
     images: Mapping[str, Sequence[IndexedImage]]
 
 
@@ -58,10 +58,10 @@ def key_files_of(table: TableView, hashes: Places) -> IndexedFiles | None:
         return None
     if len(files) > FILES_MAX:
         return None
-    wanted = read_pb2.KeyFiles(
+    request = read_pb2.KeyFiles(
         history_epoch=coverage.history, version=coverage.version, buckets=numbers, files=files.values()
     )
-    return IndexedFiles(wanted, images)
+    return IndexedFiles(request, images)
 
 
 def _in_bucket(
@@ -84,13 +84,13 @@ def _ref(bucket: int, path: str, partition: bytes) -> common_pb2.FileRef:
     return common_pb2.FileRef(path=path, bucket=bucket, partition=common_pb2.Partition.FromString(partition))
 
 
-def is_narrow(planned: VersionPlan, known: IndexedFiles) -> bool:
+def is_narrow(planned: VersionPlan, indexed: IndexedFiles) -> bool:
     """Whether a plan has few files but those that were named; else layers may know more of them."""
-    paths = {file.path for file in known.wanted.files}
+    paths = {file.path for file in indexed.request.files}
     return sum(entry.file.path not in paths for entry in planned.entries) <= NEW_FILES_MAX
 
 
-def living_files(planned: VersionPlan, known: IndexedFiles) -> set[str] | None:
+def living_files(planned: VersionPlan, indexed: IndexedFiles) -> set[str] | None:
     """The files that have the rows of the keys, if different keys have different hashes; None: read all of the plan.
 
     The newest image of a key in a partition is what it has there. All of them are known if layers cover every file of
@@ -99,7 +99,7 @@ def living_files(planned: VersionPlan, known: IndexedFiles) -> set[str] | None:
     newest: dict[tuple[int, PartitionKey], tuple[int, str, bool]] = {}
     older = set()
     for entry in planned.entries:
-        images = known.images.get(entry.file.path) if entry.HasField("file") else None
+        images = indexed.images.get(entry.file.path) if entry.HasField("file") else None
         if images is None:
             return None
         partition = partition_key(entry.file.partition)
@@ -116,7 +116,7 @@ def living_files(planned: VersionPlan, known: IndexedFiles) -> set[str] | None:
     return None if living & older else living
 
 
-def forget_old(table: TableView, planned: VersionPlan, known: IndexedFiles) -> None:
+def forget_old(table: TableView, planned: VersionPlan, indexed: IndexedFiles) -> None:
     """Looks for a newer coverage the next time, if that is old."""
-    if planned.version - known.wanted.version > COMMITS_MAX:
+    if planned.version - indexed.request.version > COMMITS_MAX:
         KeyIndex(table.folder, table.meta, (), remembered=True).forget()

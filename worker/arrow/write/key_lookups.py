@@ -172,18 +172,18 @@ def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None)
     Their few files are read at once, so no pin keeps them: if a purge was faster, the next try has a pin.
     """
     spans, near = key_spans_partitions(table.meta), near_keys(keys, table.meta)
-    known = key_files_of(table, key_hashes(keys, table.meta)) if spans and len(keys) else None
-    planned = newest_plan(table, near, known.wanted if known else None)
+    indexed = key_files_of(table, key_hashes(keys, table.meta)) if spans and len(keys) else None
+    planned = newest_plan(table, near, indexed.request if indexed else None)
     if planned is None:  # a service of the release before
         return _pinned_rows(table, keys, columns)
-    if known is not None:
-        forget_old(table, planned, known)
+    if indexed is not None:
+        forget_old(table, planned, indexed)
     if _definition(planned.table.meta) != _definition(table.meta):
         return None
     reader = VersionRows(planned.table, planned.version, planned)
-    is_looked_up = known is not None and is_narrow(planned, known)
+    is_looked_up = indexed is not None and is_narrow(planned, indexed)
     tells_keys = are_hashes_exact(table.meta) and not is_partial(table.meta)
-    living = living_files(planned, known) if known is not None and tells_keys else None
+    living = living_files(planned, indexed) if indexed is not None and tells_keys else None
     names = reader.schema.names if columns is None else columns
     try:
         return rows_with(reader, planned.table.meta, keys, names, is_looked_up=is_looked_up, living=living)
