@@ -1,14 +1,18 @@
 """What a key across partitions costs: beside one within a partition, in a large table, and beside peers.
 
-`make bench-keys` runs all groups, ARGS="small looks large values beside" some of them, and `no-peers` leaves the peers
-out. JSON and SCALE as elsewhere. Upserts have random keys, half of which move rows, or new ones above all others;
-"indexed" means with the key index that `laketx worker` keeps.
+`make bench-keys` runs all groups but `many`, ARGS="small looks" those, and `no-peers` leaves the peers out. JSON and
+SCALE as elsewhere. Upserts have random keys, half of which move rows, or new ones above all others; "indexed" means
+with the key index that `laketx worker` keeps.
 
 small    100,000 rows in 50 partitions, beside the same table with a key within each partition
 looks    200 and 1,000 partitions, written three times: `get` and Spark's SELECT of one key, with a plan of few files
          and with one of all
 large    10 million rows in 1,000 partitions: an upsert of a million keys, also by Spark, look-ups, bytes of the
          index
+many     100 million rows in 1,000 partitions: the check of their keys and their index by a worker that is killed five
+         times while a writer writes, upserts of a million keys by Arrow and Spark, look-ups; half an hour
+far      a million rows whose files are on S3, 30 ms away: the first look-up by a process that has read another table
+writers  16 writers of random keys of one space, whose files are as far away, beside one writer
 values   2 million rows in 40 files: rows by a string that is not the key, with Bloom filters and without
 beside   a million rows in 20 partitions, an upsert of 100,000 keys, beside DuckLake, deltalake and pyiceberg
 """
@@ -28,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from benchmarks import keys_targets
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.keys_data import Rows
 from benchmarks.peers.environment import ensure_python, said
@@ -52,6 +57,8 @@ SHARE: Final = 10  # of the rows, one in so many is upserted into large tables
 RUNS: Final = 2
 SMALL_RUNS: Final = 5
 BYTES_MAX: Final = 12.0
+MANY_SHARE: Final = 100  # as SHARE
+MANY_MAX_S, MANY_SPARK_MAX_S = 30.0, 40.0
 Scope = Literal["table", "partition"]
 
 
@@ -124,12 +131,12 @@ def small(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001
 
 
 @contextmanager
-def in_spark(lake: Lake) -> Iterator[tuple[SparkSession, str]]:
-    """A session, and the lake's name in it."""
+def in_spark(lake: Lake, address: str = "") -> Iterator[tuple[SparkSession, str]]:
+    """A session, and the name in it of the lake in a folder, or of the service with this address."""
     with scratch() as folder:
         spark = session("2g", **jar_setting(), **{"spark.local.dir": str(folder)})
         try:
-            with connect(lake.warehouse, spark) as seen:
+            with connect(address or lake.warehouse, spark, warehouse=lake.warehouse) as seen:
                 yield spark, seen.as_catalog("bench")
         finally:
             spark.stop()
@@ -232,6 +239,33 @@ def forget_coverage(table: Table) -> None:
     key_index.forget_all()
 
 
+def many(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - it has a service of its own
+    with keys_targets.many_keys() as (lake, table, rows, served):
+        keys_targets.build(bench, lake, table, rows, served)
+        count = rows.count // MANY_SHARE
+        title = f"{count:,} of {rows.count:,} keys in {rows.partitions:,} partitions"
+        keeper = KeyIndexKeeper(lake, now_s=lambda: 0.0)
+        times = []
+        for _ in range(RUNS):
+            keeper.run_once()
+            part = rows.some(count, moves=True)
+            times.append(seconds(lambda part=part: table.upsert(part)))  # type: ignore[misc]
+        bench.add(f"upsert {title}", times, unit="s", at_most=MANY_MAX_S)
+        keeper.run_once()
+        bench.add(f"get one of {rows.count:,} keys", get_one(table, rows.chance.choice(rows.count, 30)), unit="ms")
+        times = []
+        with in_spark(lake, f"laketx://{served.address}") as (spark, name):
+            for _ in range(RUNS):
+                given = Path(lake.warehouse).parent / "given.parquet"
+                pq.write_table(rows.some(count, moves=True), given)
+                spark.read.parquet(str(given)).createOrReplaceTempView("given")
+                insert = f"INSERT INTO {name}.{table.name} SELECT * FROM given"
+                times.append(seconds(partial(spark.sql, insert)))
+                keeper.run_once()
+        bench.add(f"INSERT by Spark of {title}", times, unit="s", at_most=MANY_SPARK_MAX_S)
+        assert table.count() == rows.count
+
+
 def values(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - likewise
     count = scaled(VALUES, FILES) // FILES
     chance = np.random.default_rng(7)
@@ -309,14 +343,31 @@ def ducklake(folder: Path, given: list[pa.Table]) -> list[float]:
         return found
 
 
-GROUPS: Final = {"small": small, "looks": looks, "large": large, "values": values, "beside": beside}
+def far(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - its files are on S3
+    keys_targets.far(bench)
+
+
+def writers(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - likewise
+    keys_targets.writers(bench)
+
+
+GROUPS: Final = {
+    "small": small,
+    "looks": looks,
+    "large": large,
+    "many": many,
+    "far": far,
+    "writers": writers,
+    "values": values,
+    "beside": beside,
+}
 
 
 def main() -> None:
     words = chosen(__doc__, [*GROUPS, NO_PEERS])
     bench = Benchmark("keys", "Keys across partitions", packages=["pyarrow", "polars", "duckdb"])
     for name, group in GROUPS.items():
-        if name in words or not set(words) - {NO_PEERS}:
+        if name in words or (name != "many" and not set(words) - {NO_PEERS}):
             with scratch() as folder, connect(folder / "lake") as lake:
                 group(bench, lake, peers=NO_PEERS not in words)
     raise SystemExit(0 if bench.finish() else 1)

@@ -20,6 +20,12 @@ class Rows:
     def all(self) -> pa.Table:
         return self._of(self.chance.permutation(self.count), 0)
 
+    def of_load(self, at: int, loads: int) -> pa.Table:
+        """Those of one of so many loads, each of which has partitions of its own."""
+        keys = np.arange(self.count)
+        keys = keys[keys % self.partitions * loads // self.partitions == at]
+        return self._of(self.chance.permutation(keys), 0)
+
     def some(self, count: int, *, moves: bool) -> pa.Table:
         """So many random ones, with new values; half of them move, if they may."""
         keys = self.chance.choice(self.count, min(count, self.count), replace=False)

@@ -30,7 +30,7 @@ def connect(
     spark: SparkSession | None = None,
     *,
     user: str = "",
-    warehouse: str | None = None,
+    warehouse: str | Path | None = None,
     maintenance: bool = False,
     credentials: Credentials | None = None,
     storage_keys: bool = False,
@@ -57,7 +57,7 @@ def connect(
 
     See also `help(Lake)`, `help(Table)` and docs/python.md.
     """
-    lake = _connect(where, spark, user, warehouse, credentials, storage_keys)
+    lake = _connect(where, spark, user, "" if warehouse is None else str(warehouse), credentials, storage_keys)
     if maintenance:
         jobs = daemon.Daemon(lake, companions=companions.companions_of(lake))
         lake.at_close(jobs.stop)
@@ -69,12 +69,12 @@ def _connect(
     where: str | Path,
     spark: SparkSession | None,
     user: str,
-    warehouse: str | None,
+    warehouse: str,
     credentials: Credentials | None,
     storage_keys: bool,
 ) -> Lake:
     text = str(where)
-    if storage_keys and not s3_uri(warehouse or "").startswith("s3://"):
+    if storage_keys and not s3_uri(warehouse).startswith("s3://"):
         raise InputError("STORAGE_KEYS_NOT_S3", f"storage_keys=True is for a warehouse on S3, not {warehouse or text}")
     if isinstance(where, str) and is_address(text):
         if not warehouse:

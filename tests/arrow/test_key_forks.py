@@ -80,7 +80,7 @@ def test_killed_writers_services_and_forks_leave_each_key_once(tmp_path: Path, p
     """The commits say by their messages what they do, so a dict that plays them in order has every version."""
     chance, warehouse, acknowledged = random.Random(profile), tmp_path / "lake", list[str]()
     with service(tmp_path / "db") as (running, _):
-        with connect(f"laketx://{running.address}", warehouse=str(warehouse)) as lake:
+        with connect(f"laketx://{running.address}", warehouse=warehouse) as lake:
             lake.create_table(
                 "k.t",
                 "id bigint, day string, n bigint",
@@ -93,7 +93,7 @@ def test_killed_writers_services_and_forks_leave_each_key_once(tmp_path: Path, p
             )
         writers = [Writer(f"laketx://{running.address}", warehouse, "k.t", f"w{at}", tmp_path) for at in range(WRITERS)]
         for at in range(ROUNDS):
-            with connect(f"laketx://{running.address}", warehouse=str(warehouse)) as lake:
+            with connect(f"laketx://{running.address}", warehouse=warehouse) as lake:
                 until = time.monotonic() + chance.uniform(1, 5)
                 while time.monotonic() < until:
                     keep_house(lake, chance, at)
@@ -106,7 +106,7 @@ def test_killed_writers_services_and_forks_leave_each_key_once(tmp_path: Path, p
             writers[victim] = Writer(f"laketx://{running.address}", warehouse, "k.t", f"w{victim}x{at}", tmp_path)
         for writer in writers:
             acknowledged += writer.kill()
-        with connect(f"laketx://{running.address}", warehouse=str(warehouse)) as lake:
+        with connect(f"laketx://{running.address}", warehouse=warehouse) as lake:
             check_versions(lake, acknowledged)
 
 
