@@ -151,6 +151,24 @@ def test_deletes_name_the_key_alone(lake: Lake) -> None:
     assert [row["id"] for row in rows_of(table)] == [2, 3]
 
 
+@pytest.mark.parametrize("engine", ["whole", "partial"])
+def test_deletes_alone_need_no_other_column(lake: Lake, engine: str) -> None:
+    columns = "id bigint, name string NOT NULL, ts bigint"
+    table = made(lake, f"alone_{engine}", columns, properties={"merge.engine": engine} if engine == "partial" else {})
+    table.upsert([{"id": 1, "name": "a", "ts": 1}, {"id": 2, "name": "b", "ts": 9}])
+    applied = table.apply_changes([{"op": "d", "id": 1, "ts": 5}, {"op": "d", "id": 2, "ts": 5}])
+    assert (applied.deleted, applied.late) == (1, 1)
+    assert table.apply_debezium([{"op": "d", "before": {"id": 2}, "after": None}]).deleted == 1
+    assert not rows_of(table)
+    with pytest.raises(InputError, match="COLUMN_UNKNOWN"):
+        table.apply_changes([{"op": "d", "id": 1, "ts": 5, "nothing": 1}])
+    across = made(
+        lake, f"alone_across_{engine}", "id bigint, day date, ts bigint", partition_by=["day"], key_scope="table"
+    )
+    across.upsert([{"id": 1, "day": None, "ts": 1}])
+    assert across.apply_changes([{"op": "d", "id": 1, "ts": 5}]).deleted == 1
+
+
 def test_a_late_upsert_of_a_deleted_row_needs_soft_deletes(lake: Lake) -> None:
     columns = "id bigint, ts bigint, gone boolean"
     hard, soft = made(lake, "hard", columns), made(lake, "soft", columns)

@@ -488,6 +488,40 @@ def test_many_keys_of_several_columns_are_looked_up(lake: Lake, inline_rows: int
     )
 
 
+@pytest.mark.parametrize("scope", ["table", "partition"])
+def test_keys_longer_than_a_condition_takes_are_looked_up(lake: Lake, scope: str) -> None:
+    columns, longest = "id string, day string, n int", "x" * 5_000
+    table = lake.create_table(
+        f"s.long_{scope}", columns, primary_key=["id"], partition_by=["day"], key_scope=scope, buckets=1
+    )
+    table.upsert([{"id": longest, "day": "a", "n": 1}, {"id": f"{longest}y", "day": "a", "n": 1}])
+    table.upsert([{"id": longest, "day": "a", "n": 2}, {"id": "z", "day": "a", "n": 2}])
+    assert table.get([{"id": longest}]).to_pylist() == [{"id": longest, "day": "a", "n": 2}]
+    table.merge([{"id": "z", "n": 3}, {"id": longest, "n": 3}], on="id").when_matched_update().execute()
+    table.apply_changes([{"op": "u", "id": f"{longest}y", "day": "a", "n": 4}], sequence="n")
+    assert {row["id"]: row["n"] for row in table.to_arrow().to_pylist()} == {longest: 3, f"{longest}y": 4, "z": 3}
+    table.delete(keys=[longest])
+    assert {row["id"] for row in table.to_arrow().to_pylist()} == {f"{longest}y", "z"}
+
+
+def test_keys_of_many_columns_are_looked_up(lake: Lake) -> None:
+    names = [f"k{at}" for at in range(12)]
+    table = lake.create_table(
+        "s.wide",
+        ", ".join(f"{name} int" for name in names) + ", day string",
+        primary_key=names,
+        partition_by=["day"],
+        key_scope="table",
+    )
+    keys = [{name: at * place for place, name in enumerate(names, 1)} for at in range(900)]
+    for day in "ab":
+        table.upsert([{**key, "day": day} for key in keys])
+    assert {row["day"] for row in table.get(keys).to_pylist()} == {"b"}
+    assert table.count() == len(keys)
+    table.delete(keys=keys[1:])
+    assert table.to_arrow().to_pylist() == [{**keys[0], "day": "b"}]
+
+
 def test_other_keyed_tables_find_rows_too(lake: Lake) -> None:
     plain = lake.create_table("plain", "a bigint, b string, n int", primary_key=["a", "b"], buckets=4)
     plain.upsert([{"a": one, "b": str(one % 3), "n": one} for one in range(20)])

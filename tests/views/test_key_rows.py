@@ -103,6 +103,23 @@ def test_rows_that_may_equal_some_have_these_among_them(
     assert fewest < len(every) / 2
 
 
+def test_keys_may_be_long(lake: Lake) -> None:
+    source = lake.create_table("keys.long", "word string, n int")
+    words = ["a", "x" * 5_000, "x" * 5_001, None]
+    source.append([{"word": word, "n": 1} for word in words])
+    text = "SELECT word, {} FROM keys.long GROUP BY word"
+    views = [
+        lake.create_materialized_view(f"keys.{name}", text.format(answer))
+        for name, answer in (("counts", "count(*) AS n"), ("lists", "max(n) AS most"))
+    ]
+    source.append([{"word": word, "n": 2} for word in words[:2]])
+    source.delete("n = 1")
+    for view in views:
+        assert view.refresh(incremental=True).kind == "incremental"
+        assert view.verify().holds
+        assert len(view.table.to_arrow()) == 2
+
+
 def test_files_beyond_the_keys_are_not_read(lake: Lake) -> None:
     table = lake.create_table("keys.ordered", "n bigint, m bigint")
     for begin in range(0, 40_000, 10_000):

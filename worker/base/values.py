@@ -158,6 +158,11 @@ def raw_value(raw: Any, type_name: str, *, is_max: bool) -> tuple[common_pb2.Val
     return None, False
 
 
+def bound_of(value: Any, type_name: str, *, is_max: bool) -> common_pb2.Value | None:
+    """A wire value that is not below, or not above, this one: a long text is cut. None: there is no such value."""
+    return _text(value, is_max=is_max)[0] if type_name == "string" else wire_value(value, type_name)
+
+
 def _text(raw: bytes | str, *, is_max: bool) -> tuple[common_pb2.Value | None, bool]:
     try:
         text = raw.decode() if isinstance(raw, bytes) else raw

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.expressions.conditions import can_be_listed
 from worker.arrow.scan.version_rows import VersionRows
 from worker.base.lazy_modules import LazyModule
-from worker.base.values import INTEGERS, wire_value
+from worker.base.values import INTEGERS, bound_of, wire_value
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,8 +43,8 @@ class KeyRows:
 
     @cached_property
     def condition(self) -> common_pb2.Predicate | None:
-        """That a row has one of the keys; None if these are too many for a condition."""
-        if len(self.keys) > KEYS_LISTED_MAX:
+        """That a row has one of the keys; None if these are too many or too long for a condition."""
+        if len(self.keys) > KEYS_LISTED_MAX or not can_be_listed(pa.table([self.keys], [self.column])):
             return None
         values = [wire_value(key, self.kind) for key in self.keys.to_pylist() if key is not None]
         listed = [common_pb2.Predicate(in_list=common_pb2.InList(column=self.column, values=values))] if values else []
@@ -80,14 +81,13 @@ class KeyRows:
         if ends["min"] is None:
             return self._or_null([])
         bounds = (
-            (common_pb2.COMPARISON_GREATER_OR_EQUAL, ends["min"]),
-            (common_pb2.COMPARISON_LESS_OR_EQUAL, ends["max"]),
+            (common_pb2.COMPARISON_GREATER_OR_EQUAL, bound_of(ends["min"], self.kind, is_max=False)),
+            (common_pb2.COMPARISON_LESS_OR_EQUAL, bound_of(ends["max"], self.kind, is_max=True)),
         )
         parts = [
-            common_pb2.Predicate(
-                compare=common_pb2.Compare(column=self.column, comparison=how, value=wire_value(end, self.kind))
-            )
+            common_pb2.Predicate(compare=common_pb2.Compare(column=self.column, comparison=how, value=end))
             for how, end in bounds
+            if end is not None
         ]
         return self._or_null([common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=parts))])
 

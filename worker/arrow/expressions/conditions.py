@@ -36,6 +36,8 @@ COMPARED: Final[Mapping[common_pb2.Comparison.ValueType, Callable[[Any, Any], An
     common_pb2.COMPARISON_GREATER: gt,
     common_pb2.COMPARISON_GREATER_OR_EQUAL: ge,
 }
+NODES_MAX: Final = common_pb2.LIMIT_CONDITION_NODES
+TEXT_MAX: Final = common_pb2.LIMIT_CONDITION_TEXT_CHARS  # bytes, which are no fewer than characters
 ORS_MAX: Final = 16  # a longer list of values is looked up
 
 Predicate = common_pb2.Predicate
@@ -47,6 +49,23 @@ def parsed(text: str, meta: catalog_pb2.Table) -> Predicate:
         return conditions.parse_condition(text, meta.columns)
     except conditions.ConditionError as error:
         raise InputError("CONDITION_INVALID", f"{error.message}\n{error.pointed()}") from error
+
+
+def can_be_listed(rows: pa.Table) -> bool:
+    """Whether a condition can name the values of all of these rows: these are not too many, and none is too long."""
+    if len(rows) * (1 + rows.num_columns) >= NODES_MAX:
+        return False
+    texts = [values for values in rows.columns if _is_text(values.type)]
+    return all((pc.max(pc.binary_length(values)).as_py() or 0) <= TEXT_MAX for values in texts)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
 
 
 def is_plain(text: str, meta: catalog_pb2.Table) -> bool:

@@ -22,7 +22,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.scan.image_folds import whole_images
 from worker.arrow.scan.version_rows import VersionRows
 from worker.arrow.write import partial_images
-from worker.arrow.write.input_rows import fitted
+from worker.arrow.write.input_rows import check_names, fitted
 from worker.arrow.write.key_lookups import elsewhere, near_keys
 from worker.arrow.write.merge_sources import plain_source
 from worker.arrow.write.staged_rows import (
@@ -115,7 +115,7 @@ def plan_changes(
         batch = replace(batch, rows=_with_soft_deletes(meta, batch, columns.soft_delete))
     keeps_deleted = columns.soft_delete is not None
     gone = batch.are_deletes & (not keeps_deleted)
-    upserts = fitted(batch.rows.take(pa.array(np.flatnonzero(~gone))), meta)
+    upserts = _upserts(meta, batch.rows.take(pa.array(np.flatnonzero(~gone))))
     names = batch.rows.column_names
     if replaces_all:
         deleted = int((batch.are_deletes & keeps_deleted).sum())
@@ -159,6 +159,14 @@ def plan_changes(
 
     planned.write = replace(write, stage=stage, looks_keys_up=spans)
     return planned
+
+
+def _upserts(meta: catalog_pb2.Table, rows: pa.Table) -> pa.Table:
+    """The rows in the table's shape. If there are none, the changes are deletes, which need the key alone."""
+    if len(rows):
+        return fitted(rows, meta)
+    check_names(rows.column_names, meta)
+    return arrow_schema(meta).empty_table()
 
 
 def check_dicts(meta: catalog_pb2.Table, rows: Sequence[Mapping[str, Any]], columns: ChangeColumns) -> None:

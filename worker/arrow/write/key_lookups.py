@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.expressions.conditions import can_be_listed
 from worker.arrow.scan import image_folds
 from worker.arrow.scan.key_files import forget_old, is_narrow, key_files_of, living_files
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
@@ -27,7 +28,7 @@ from worker.arrow.write.staged_rows import GROUP, frame_of, tombstone_columns, t
 from worker.base.condition_forms import all_of
 from worker.base.errors import InputError
 from worker.base.schema import OP, SET, TOMBSTONE, UPSERT
-from worker.base.values import PartitionKey, partition_key, python_value, wire_value
+from worker.base.values import PartitionKey, bound_of, partition_key, python_value, wire_value
 from worker.commit.stages import Stage
 from worker.connection.table_view import TableView
 from worker.files.key_index import facts_of
@@ -53,8 +54,8 @@ def fitted_keys(keys: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
 
 
 def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
-    """A condition that is true for these keys; of many keys it is true for all rows."""
-    if not 0 < len(keys) <= KEYS_NAMED:
+    """A condition that is true for these keys; of many or long keys it is true for all rows."""
+    if not len(keys) or not _are_named(keys):
         return common_pb2.Predicate(literal=len(keys) > 0)
     types = {column.name: column.type for column in meta.columns}
     if keys.num_columns == 1:
@@ -76,8 +77,8 @@ def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
 
 
 def near_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
-    """A condition that is true for every row with one of the keys; of many keys it names the bounds."""
-    if len(keys) <= KEYS_NAMED:
+    """A condition that is true for every row with one of the keys; of many or long keys it names the bounds."""
+    if not len(keys) or _are_named(keys):
         return named_keys(keys, meta)
     types = {column.name: column.type for column in meta.columns}
     parts = []
@@ -87,11 +88,16 @@ def near_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
             ("min", common_pb2.COMPARISON_GREATER_OR_EQUAL),
             ("max", common_pb2.COMPARISON_LESS_OR_EQUAL),
         ):
-            if ends is not None:
-                value = wire_value(ends[end].as_py(), types[name])
+            value = None if ends is None else bound_of(ends[end].as_py(), types[name], is_max=end == "max")
+            if value is not None:
                 compare = common_pb2.Compare(column=name, comparison=comparison, value=value)
                 parts.append(common_pb2.Predicate(compare=compare))
     return all_of(parts)
+
+
+def _are_named(keys: pa.Table) -> bool:
+    """Whether a condition names each of the keys."""
+    return len(keys) <= KEYS_NAMED and can_be_listed(keys)
 
 
 def _among(rows: pa.Table, keys: pl.DataFrame) -> pa.Table:
@@ -136,7 +142,7 @@ def _images_of(
     columns: Sequence[str],
 ) -> pa.Table:
     """The images and tombstones of the keys in these files. Files of many rows are joined together: most have few."""
-    chosen = frame_of(keys) if len(keys) > KEYS_NAMED else None  # the condition is no more than near them
+    chosen = None if _are_named(keys) else frame_of(keys)  # the condition is no more than near them
     waiting, size = [], 0
     empty = reader.empty(columns).append_column(OP, pa.array([], pa.int8()))
     if is_partial(reader.table.meta):

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.expressions.conditions import parsed
+from worker.arrow.expressions.conditions import can_be_listed, parsed
 from worker.arrow.expressions.evaluation import Expression, cast, comparable
 from worker.arrow.expressions.parser import Columns, parse_truth, parse_value
 from worker.arrow.write import partial_images
@@ -247,7 +247,7 @@ def _near(meta: catalog_pb2.Table, source: pa.Table, merge: _Merge) -> common_pb
     partitions = [part for part in named if _name(_side(part, TARGET)) in meta.partition_columns]
     for parts, most in ((named, KEYS_NAMED), (partitions, PARTITIONS_NAMED)):
         rows = _distinct(source, merge, parts)
-        if parts and len(rows) <= most:
+        if parts and len(rows) <= most and can_be_listed(rows.to_arrow()):
             return all_of([*known, _any_of(meta, parts, rows)])
     return all_of(known)
 
