@@ -162,6 +162,8 @@ def test_deletes_alone_need_no_other_column(lake: Lake, engine: str) -> None:
     assert not rows_of(table)
     with pytest.raises(InputError, match="COLUMN_UNKNOWN"):
         table.apply_changes([{"op": "d", "id": 1, "ts": 5, "nothing": 1}])
+    assert table.apply_changes([], app_id="stream", app_version=1).upserted == 0
+    assert table.app_version("stream") == 1
     across = made(
         lake, f"alone_across_{engine}", "id bigint, day date, ts bigint", partition_by=["day"], key_scope="table"
     )

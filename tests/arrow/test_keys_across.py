@@ -13,7 +13,7 @@ import pytest
 from laketx import ConflictError, InputError, Lake, Table, connect
 from laketx.branch import MergeRefusedError
 from laketx.input_rows import arrow_rows
-from metaservice.client import BlockedError, InvalidError, uuid7
+from metaservice.client import BlockedError, InvalidError, KeyScope, uuid7
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_rows import with_op, write_keyed
@@ -488,8 +488,21 @@ def test_many_keys_of_several_columns_are_looked_up(lake: Lake, inline_rows: int
     )
 
 
+@pytest.mark.parametrize("count", [2, 1_200])
 @pytest.mark.parametrize("scope", ["table", "partition"])
-def test_keys_longer_than_a_condition_takes_are_looked_up(lake: Lake, scope: str) -> None:
+def test_keys_in_the_partition_of_null_are_looked_up(lake: Lake, scope: KeyScope, count: int) -> None:
+    name = f"s.null_{scope}_{count}"
+    table = lake.create_table(name, "id int, day string", primary_key=["id"], partition_by=["day"], key_scope=scope)
+    rows = [{"id": at, "day": "a" if at % 3 else None} for at in range(count)]
+    table.upsert(rows)
+    assert sorted(table.get(rows).to_pylist(), key=lambda row: int(row["id"])) == rows
+    assert not len(table.get([{"id": 0, "day": "a"}, {"id": 1, "day": None}]))
+    table.delete(keys=rows)
+    assert not table.count()
+
+
+@pytest.mark.parametrize("scope", ["table", "partition"])
+def test_keys_longer_than_a_condition_takes_are_looked_up(lake: Lake, scope: KeyScope) -> None:
     columns, longest = "id string, day string, n int", "x" * 5_000
     table = lake.create_table(
         f"s.long_{scope}", columns, primary_key=["id"], partition_by=["day"], key_scope=scope, buckets=1

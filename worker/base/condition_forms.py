@@ -52,6 +52,14 @@ def all_of(parts: Sequence[Predicate]) -> Predicate:
     return Predicate(all_of=common_pb2.PredicateList(operands=parts)) if parts else Predicate(literal=True)
 
 
+def equality(column: str, value: common_pb2.Value) -> Predicate:
+    """The condition that the column has the value, which may be NULL."""
+    if value.WhichOneof("kind") == "null":
+        return Predicate(is_null=common_pb2.IsNull(column=column))
+    compare = common_pb2.Compare(column=column, comparison=common_pb2.COMPARISON_EQUAL, value=value)
+    return Predicate(compare=compare)
+
+
 # -- tokens ------------------------------------------------------------------------------------------------------------
 
 

@@ -621,6 +621,18 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "by_their_keys"),
     ),
     Bug(
+        "a look-up of many keys finds none in the partition of NULL",
+        "worker/arrow/write/key_lookups.py",
+        ((" and not keys.column(name).null_count", ""),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "of_null"),
+    ),
+    Bug(
+        "of long keys the longest is above the bound by which files are chosen",
+        "worker/base/values.py",
+        (("return _text(value, is_max=is_max)[0] if", "return _text(value, is_max=False)[0] if"),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "longer_than"),
+    ),
+    Bug(
         "a look-up takes all inlined rows that it reads together",
         "worker/arrow/scan/version_rows.py",
         (("yield images if len(run) == 1 else images.filter(self._expression(where))", "yield images"),),

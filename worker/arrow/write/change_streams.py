@@ -110,6 +110,8 @@ def plan_changes(
     meta = table.meta
     if not meta.primary_key:
         raise InputError("KEY_MISSING", f"{meta.name} has no primary key: changes are applied by key")
+    if not len(rows) and not rows.num_columns:  # an empty list of dicts
+        return ChangeWrite(plan_upsert(table, arrow_schema(meta).empty_table()), ChangeCounts())
     batch = _batch(meta, plain_source(rows), columns)
     if columns.soft_delete is not None:
         batch = replace(batch, rows=_with_soft_deletes(meta, batch, columns.soft_delete))

@@ -25,7 +25,7 @@ from worker.arrow.scan.plans import ScannedFile, newest_plan
 from worker.arrow.scan.version_rows import VERSION, VersionRows
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_rows import GROUP, frame_of, tombstone_columns, tombstones
-from worker.base.condition_forms import all_of
+from worker.base.condition_forms import all_of, equality
 from worker.base.errors import InputError
 from worker.base.schema import OP, SET, TOMBSTONE, UPSERT
 from worker.base.values import PartitionKey, bound_of, partition_key, python_value, wire_value
@@ -64,14 +64,7 @@ def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
         return common_pb2.Predicate(in_list=common_pb2.InList(column=name, values=values))
     parts = []
     for row in keys.to_pylist():
-        both = [
-            common_pb2.Predicate(
-                compare=common_pb2.Compare(
-                    column=name, comparison=common_pb2.COMPARISON_EQUAL, value=wire_value(value, types[name])
-                )
-            )
-            for name, value in row.items()
-        ]
+        both = [equality(name, wire_value(value, types[name])) for name, value in row.items()]
         parts.append(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=both)))
     return common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
 
@@ -82,8 +75,9 @@ def near_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
         return named_keys(keys, meta)
     types = {column.name: column.type for column in meta.columns}
     parts = []
-    for name in keys.column_names:
-        ends = pc.min_max(keys.column(name)) if types[name] not in ("boolean", "binary") else None
+    for name in keys.column_names:  # a NULL is not within bounds; partition columns may have it
+        is_bounded = types[name] not in ("boolean", "binary") and not keys.column(name).null_count
+        ends = pc.min_max(keys.column(name)) if is_bounded else None
         for end, comparison in (
             ("min", common_pb2.COMPARISON_GREATER_OR_EQUAL),
             ("max", common_pb2.COMPARISON_LESS_OR_EQUAL),

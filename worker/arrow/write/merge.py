@@ -41,7 +41,6 @@ from worker.arrow.write.updates import (
     TargetRows,
     Values,
     checked_values,
-    equality,
     images_of,
     named_column,
     places_of,
@@ -50,7 +49,7 @@ from worker.arrow.write.updates import (
     target_rows,
     value_of,
 )
-from worker.base.condition_forms import all_of
+from worker.base.condition_forms import all_of, equality
 from worker.base.errors import InputError, NotPlainError
 from worker.base.schema import ROW_ID, UPSERT
 from worker.base.values import INTEGERS, wire_value

@@ -27,6 +27,7 @@ from worker.arrow.write.input_rows import Target, check_not_null, column_as
 from worker.arrow.write.merge_clauses import field_missing, key_set, nothing_set
 from worker.arrow.write.python_rows import of_dicts
 from worker.arrow.write.staged_rows import check_keys, frame_of, tombstones, with_op, write_keyed, write_rows
+from worker.base.condition_forms import equality
 from worker.base.errors import InputError, NotPlainError
 from worker.base.schema import FILE, ROW_ID, UPSERT, exact_names
 from worker.base.values import wire_value
@@ -371,14 +372,6 @@ def any_partition(partitions: Sequence[common_pb2.Partition]) -> common_pb2.Pred
         for partition in partitions
     ]
     return common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=places))
-
-
-def equality(column: str, value: common_pb2.Value) -> common_pb2.Predicate:
-    """The condition that the column has the value, which may be NULL."""
-    if value.WhichOneof("kind") == "null":
-        return common_pb2.Predicate(is_null=common_pb2.IsNull(column=column))
-    compare = common_pb2.Compare(column=column, comparison=common_pb2.COMPARISON_EQUAL, value=value)
-    return common_pb2.Predicate(compare=compare)
 
 
 def _key_exists(meta: catalog_pb2.Table, rows: pl.DataFrame, why: str) -> InputError:
