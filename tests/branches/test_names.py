@@ -89,7 +89,8 @@ class World:
     def step(self) -> None:
         names = [self.put_view, self.put_view, self.drop_view, self.rename_view, self.put_space, self.put_space]
         lines = [self.branch, self.branch, self.merge, self.refresh, self.drop]
-        self.chance.choice([*names, *lines, self.drop_space, self.make_table, self.drop_table, self.start_again])()
+        tables = [self.make_table, self.clone_table, self.drop_table]
+        self.chance.choice([*names, *lines, *tables, self.drop_space, self.start_again])()
 
     # -- changes of one line
 
@@ -172,6 +173,14 @@ class World:
         with_name = self.rig.meta(on_branch(name, branch))
         create = self.rig.catalog.create_table
         if self.plays(self.new_name_refused(line, name), lambda: create(with_name, WHO, Mode.CREATE)):
+            self.fresh += 1
+            line.tables[name] = self.fresh
+
+    def clone_table(self) -> None:
+        """A clone has versions that are older than it, which branches show of no table that was not there."""
+        line, name = self.lines[""], self.some_name()
+        source = self.rig.reads_table(self.chance.choice(sorted(line.tables)))
+        if self.plays(self.new_name_refused(line, name), lambda: self.rig.clone(source, name)):
             self.fresh += 1
             line.tables[name] = self.fresh
 

@@ -24,7 +24,7 @@ from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import end_marks
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.forking import get_branch, is_on, make_fork
+from metaservice.service.decider.forking import get_branch, is_on, make_clone
 from metaservice.service.decider.naming import check_free, table_name_in
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
@@ -230,7 +230,8 @@ class Branches:
             raise invalid("VERSION_IN_FUTURE", version=chosen, head=source.head)
         state.check_retained(source, chosen)
         state.flush()
-        return make_fork(state, source, chosen, clone_id, written).view()
+        state.newest_us = max(self._instant(self._clocks.now_us()), state.answered_us) + 1  # after all branches so far
+        return make_clone(state, source, chosen, clone_id, written, state.newest_us).view()
 
 
 def tables_on(state: State, branch: Branch) -> list[TableState]:

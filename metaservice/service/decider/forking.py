@@ -86,6 +86,8 @@ def _shown_version(state: State, table: TableState, branch: Branch) -> int | Non
 
 
 def _version_at(state: State, table: TableState, time_us: int) -> int | None:
+    if table.fork is not None and not table.fork.is_there(time_us):
+        return None
     return table.head if time_us >= table.last_time_us else version_at(state, table, time_us)
 
 
@@ -96,9 +98,14 @@ def version_at(state: State, table: TableState, time_us: int) -> int | None:
     return None if last is None else keys.decode_version(last[1])
 
 
-def make_fork(state: State, base: TableState, version: int, table_id: str, name: str, branch: str = "") -> TableState:
+def make_fork(state: State, base: TableState, version: int, table_id: str, name: str, branch: str) -> TableState:
     """A table that has everything of another one up to a version. Earlier decisions have been flushed."""
     return put_fork(state, base_at(state, base, version), table_id, name, branch)
+
+
+def make_clone(state: State, base: TableState, version: int, table_id: str, name: str, time_us: int) -> TableState:
+    """The same, made at that time as a table of its own."""
+    return put_fork(state, base_at(state, base, version), table_id, name, "", time_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +133,8 @@ def base_at(state: State, table: TableState, version: int) -> Base:
     return Base(table, version, meta_at(state, table, version), decode_commit(commit).footprint.time_us, idle)
 
 
-def put_fork(state: State, begin: Base, table_id: str, name: str, branch: str) -> TableState:
-    """A fork of a table at a version."""
+def put_fork(state: State, begin: Base, table_id: str, name: str, branch: str, made_us: int = 0) -> TableState:
+    """A fork of a table at a version; without a branch, a clone."""
     if len(state.tables) >= limits.TABLES_MAX:
         raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
     state.need("branches")
@@ -136,7 +143,7 @@ def put_fork(state: State, begin: Base, table_id: str, name: str, branch: str) -
     if not branch:  # a clone of a materialized view is a table of its own
         meta = replace(meta, properties=without_definition(meta.properties))
     root = state.home_of(base.raw_id)
-    fork = Fork(raw_id, base.raw_id, version, begin.time_us, meta.schema_version, root, branch)
+    fork = Fork(raw_id, base.raw_id, version, begin.time_us, meta.schema_version, root, branch, made_us=made_us)
     table = TableState(raw_id, meta, version, begin.time_us, fork=fork)
     source = state.tables.get(keys.uuid_text(root), base)
     table.next_row_id = max(source.next_row_id, base.next_row_id)

@@ -118,7 +118,8 @@ class State:
         loaded = dict(zip(plain, load_tables(self.store, plain, decode), strict=True))
         for key, raw_id in named:
             table = loaded[raw_id] if raw_id in loaded else self.load_table(raw_id)
-            self.newest_us = max(self.newest_us, table.last_time_us)
+            made_us = 0 if table.fork is None else table.fork.made_us
+            self.newest_us = max(self.newest_us, table.last_time_us, made_us)
             self.tables[table.meta.table_id] = table
             self.inlined_bytes += table.inlined.size_bytes
             self.views.publish(table.view())

@@ -100,6 +100,8 @@ class BranchTables:
     def _at_instant(self, above: Shown, branch: Branch) -> Shown | None:
         """The parent's table at the branch's instant; None: it was not there, or under another name."""
         table = above.table
+        if table.fork is not None and not table.fork.is_there(branch.time_us):
+            return None
         if table.time_us <= branch.time_us:
             return above
         start, end = keys.times_prefix(table.raw_id), keys.time_key(table.raw_id, branch.time_us + 1)

@@ -18,7 +18,7 @@ class Fork:
 
     `root` is the table that has no base; the files of all its forks lie in its folder. `branch` is empty for a clone.
     `holds`: older versions of the base of which the fork restored files. `is_detached`: a clone that keeps
-    nothing of its base. `is_gone`: its records are
+    nothing of its base. `made_us`: branches that were made before don't show the clone. `is_gone`: its records are
     purged; it still says in whose folder its files were. `successor`: the table that has its
     files since a merge or refresh, in these versions of it.
     """
@@ -38,6 +38,11 @@ class Fork:
     successor: bytes = b""
     successor_versions: tuple[int, int] = (0, 0)  # the first and the last
     is_detached: bool = False
+    made_us: int = 0  # of a clone
+
+    def is_there(self, time_us: int) -> bool:
+        """Whether the table was there at an instant. The versions that a clone has of its base are older than it."""
+        return time_us >= self.made_us
 
 
 def encode_branch(branch: Branch) -> bytes:
@@ -86,7 +91,7 @@ def encode_fork(fork: Fork) -> bytes:
     record.base, record.version, record.time_us = fork.base, fork.version, fork.time_us
     record.schema_version, record.root, record.branch = fork.schema_version, fork.root, fork.branch
     record.is_dropped, record.is_merged = fork.is_dropped, fork.is_merged
-    record.is_gone, record.is_detached = fork.is_gone, fork.is_detached
+    record.is_gone, record.is_detached, record.made_us = fork.is_gone, fork.is_detached, fork.made_us
     if fork.holds:
         record.holds.extend(fork.holds)
     if fork.left_out:
@@ -115,6 +120,7 @@ def decode_fork(raw_id: bytes, raw: bytes) -> Fork:
         record.successor,
         (record.successor_first, record.successor_last),
         record.is_detached,
+        record.made_us,
     )
 
 

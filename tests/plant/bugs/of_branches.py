@@ -31,6 +31,24 @@ ICEBERG_FILES = ("tests/iceberg/test_branch_files.py",)
 
 BUGS: Final = (
     Bug(
+        "a branch shows a clone that was made later",
+        "metaservice/service/decider/forking.py",
+        (("if table.fork is not None and not table.fork.is_there(time_us):", "if False:"),),
+        own_tests=("tests/branches/test_names.py", "-m", "not long"),
+    ),
+    Bug(
+        "a branch lists a clone that was made later",
+        "metaservice/service/table/branch_listing.py",
+        (("not table.fork.is_there(branch.time_us)", "not table.fork"),),
+        own_tests=("tests/branches/test_names.py", "-m", "not long"),
+    ),
+    Bug(
+        "after a start a branch may be as old as a clone",
+        "metaservice/service/decider/state.py",
+        (("made_us = 0 if table.fork is None else table.fork.made_us", "made_us = 0"),),
+        own_tests=("tests/branches/test_names.py", "-m", "not long"),
+    ),
+    Bug(
         "a clone lets go of files that a held version of it shows",
         SERVICE + "retention/detaching.py",
         (("        (own_past, prefix_end(own_past), True),\n", ""),),

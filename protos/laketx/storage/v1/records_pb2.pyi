@@ -1659,6 +1659,7 @@ class ForkRecord(_message.Message):
     SUCCESSOR_FIRST_FIELD_NUMBER: _builtins.int
     SUCCESSOR_LAST_FIELD_NUMBER: _builtins.int
     IS_DETACHED_FIELD_NUMBER: _builtins.int
+    MADE_US_FIELD_NUMBER: _builtins.int
     base: _builtins.bytes
     """The table that it has its past from."""
     version: _builtins.int
@@ -1685,6 +1686,8 @@ class ForkRecord(_message.Message):
     """The last one."""
     is_detached: _builtins.bool
     """Of a clone: whether it keeps nothing of the table that it has its past from."""
+    made_us: _builtins.int
+    """Of a clone: when it was made. Branches that were made before don't show it. 0: by an earlier release."""
     @_builtins.property
     def holds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Older versions of the base of which it restored files."""
@@ -1711,10 +1714,11 @@ class ForkRecord(_message.Message):
         successor_first: _builtins.int = ...,
         successor_last: _builtins.int = ...,
         is_detached: _builtins.bool = ...,
+        made_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "branch", b"branch", "holds", b"holds", "is_detached", b"is_detached", "is_dropped", b"is_dropped", "is_gone", b"is_gone", "is_merged", b"is_merged", "left_out", b"left_out", "root", b"root", "schema_version", b"schema_version", "successor", b"successor", "successor_first", b"successor_first", "successor_last", b"successor_last", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "branch", b"branch", "holds", b"holds", "is_detached", b"is_detached", "is_dropped", b"is_dropped", "is_gone", b"is_gone", "is_merged", b"is_merged", "left_out", b"left_out", "made_us", b"made_us", "root", b"root", "schema_version", b"schema_version", "successor", b"successor", "successor_first", b"successor_first", "successor_last", b"successor_last", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
