@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -452,7 +453,12 @@ def test_rows_are_found_by_their_keys(lake: Lake) -> None:
     table.upsert([{"id": one, "day": DAYS[one % 4], "n": one} for one in range(50)])
     table.upsert([{"id": one, "day": "moved", "n": -one} for one in range(0, 50, 7)])
     rows = found(table)
-    for keys in ([], [3], [7, 8, 99], range(60), [{"id": 7}], [{"id": 7, "day": "moved"}, {"id": 8, "day": "moved"}]):
+    days: list[list[Any]] = [
+        [{"id": 3, "day": None}],
+        [{"id": 8, "day": None}],
+        [{"id": 7, "day": "moved"}, {"id": 8, "day": "moved"}],
+    ]
+    for keys in ([], [3], [7, 8, 99], range(60), [{"id": 7}], *days):
         wanted = [one if isinstance(one, dict) else {"id": one} for one in keys]
         expected = [row for row in rows.values() if any(one.items() <= row.items() for one in wanted)]
         answer = table.get(keys).to_pylist()
@@ -533,6 +539,26 @@ def test_keys_of_many_columns_are_looked_up(lake: Lake) -> None:
     assert table.count() == len(keys)
     table.delete(keys=keys[1:])
     assert table.to_arrow().to_pylist() == [{**keys[0], "day": "b"}]
+
+
+ONE_KEY: dict[str, list[Any]] = {
+    "bigint": [0, 7, -(2**63)],
+    "string": ["", "ä", "a'"],
+    "binary": [b"", b"\0", b"a"],
+    "date": [date(1969, 12, 31), date(2026, 11, 1)],
+    "timestamp": [datetime(2026, 11, 1, microsecond=at, tzinfo=UTC) for at in range(3)],
+    "decimal(10,2)": [Decimal("-0.01"), Decimal("0.00"), Decimal("1.10")],
+    "boolean": [True, False],
+}
+
+
+def test_one_key_is_found_whatever_its_types(lake: Lake) -> None:
+    for at, (kind, values) in enumerate(ONE_KEY.items()):
+        table = lake.create_table(f"one_{at}", f"a {kind}, b int, n int", primary_key=["a", "b"], buckets=1)
+        rows = [{"a": value, "b": b, "n": at} for at, value in enumerate(values) for b in (1, 2)]
+        table.upsert(rows)
+        for row in rows:
+            assert table.get([{"a": row["a"], "b": row["b"]}]).to_pylist() == [row]
 
 
 def test_other_keyed_tables_find_rows_too(lake: Lake) -> None:

@@ -297,22 +297,23 @@ class KeyIndex:
         others: bool = False,
         remembered: bool = False,
     ) -> None:
-        self._meta = meta
+        self._facts = facts_of(meta)
         self._files, self._root = storage(table_folder)
         self._is_remembered = remembered
         self.damaged: list[str] = []
         self.coverages: list[str] = []
         self.layers: dict[int, list[Layer]] = defaultdict(list)
         chosen = None if buckets is None else set(buckets)
-        for table_id in {meta.table_id, meta.folder_id or meta.table_id} if others else {meta.table_id}:
-            self._add(facts_of(meta, table_id), chosen)
+        self._add(self._facts, chosen)
+        if others and meta.folder_id and meta.folder_id != meta.table_id:
+            self._add(facts_of(meta, meta.folder_id), chosen)
         for layers in self.layers.values():
             layers.sort(key=lambda layer: -layer.images)
 
     def _add(self, facts: str, chosen: set[int] | None) -> None:
         for path in self._listed(f"{FOLDER}/{facts}"):
             if path.endswith(key_coverage.SUFFIX):
-                if facts == facts_of(self._meta):
+                if facts == self._facts:
                     self.coverages.append(path)
                 continue
             bucket = path.rpartition("/")[2].partition("-")[0]
@@ -340,7 +341,7 @@ class KeyIndex:
 
     def forget(self) -> None:
         """Forgets which layers there are."""
-        LISTS.drop(f"{self._root}/{folder_of(self._meta)}")
+        LISTS.drop(f"{self._root}/{FOLDER}/{self._facts}")
 
     def coverage(self) -> Coverage | None:
         """What the layers cover, as of the newest version of which that is kept."""
@@ -352,7 +353,7 @@ class KeyIndex:
         if coverage is None:
             try:
                 with self._files.open_input_file(whole) as stream:
-                    coverage = key_coverage.decode(facts_of(self._meta), stream.read())
+                    coverage = key_coverage.decode(self._facts, stream.read())
             except (OSError, pa.ArrowException):
                 return None
             if coverage is not None:
@@ -402,16 +403,16 @@ class KeyIndex:
 
     def write(self, bucket: int, files: Mapping[str, bytes], images: Images) -> str:
         """Keeps a layer of these files, which have their partitions; returns its path."""
-        content = encode(facts_of(self._meta), bucket, files, images)
+        content = encode(self._facts, bucket, files, images)
         name = hashlib.sha256(content).hexdigest()[:32]
-        path = f"{folder_of(self._meta)}/{bucket:05d}-{name}{SUFFIX}"
+        path = f"{FOLDER}/{self._facts}/{bucket:05d}-{name}{SUFFIX}"
         put_whole(self._files, f"{self._root}/{path}", content)
         return path
 
     def write_coverage(self, coverage: Coverage) -> str:
         """Keeps what layers cover; returns its path."""
-        content = key_coverage.encode(facts_of(self._meta), coverage)
-        path = f"{folder_of(self._meta)}/{key_coverage.name_of(coverage, content)}"
+        content = key_coverage.encode(self._facts, coverage)
+        path = f"{FOLDER}/{self._facts}/{key_coverage.name_of(coverage, content)}"
         put_whole(self._files, f"{self._root}/{path}", content)
         self.forget()
         return path

@@ -28,6 +28,8 @@ DELAYED: Final = "allow_delayed_open=true"
 _IN_BUCKET: Final = re.compile(r"s3://(?P<path>(?P<bucket>[\w.-]+)(/[^/?]+)*)/?(?P<options>\?.*)?")
 OBJECT_STORES: Final = (fs.S3FileSystem, fs.GcsFileSystem, fs.AzureFileSystem)
 
+_LOCAL: Final = fs.LocalFileSystem()
+
 T = TypeVar("T")
 
 
@@ -66,6 +68,8 @@ def storage(path: str) -> tuple[Any, str]:
         if s3_uri(path).startswith(root):
             inside = s3_uri(path)
             return opener(inside.removeprefix(root).partition("/")[0]), inside.removeprefix("s3://").rstrip("/")
+    if path.startswith("/"):
+        return _LOCAL, _plain(path)
     if (found := _on_s3(path)) is not None:
         return found
     if "://" in path or path.startswith("file:"):
@@ -76,7 +80,12 @@ def storage(path: str) -> tuple[Any, str]:
         known = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
         other: tuple[Any, str] = fs.FileSystem.from_uri(f"{known}{colon}{place}{query}{options}")
         return other
-    return fs.LocalFileSystem(), str(Path(path).absolute())
+    return _LOCAL, str(Path(path).absolute())
+
+
+@lru_cache(maxsize=1 << 10)  # a read of one row asks for the same ones again and again
+def _plain(path: str) -> str:
+    return str(Path(path))
 
 
 def _on_s3(path: str) -> tuple[Any, str] | None:

@@ -634,9 +634,21 @@ BUGS: Final = (
     ),
     Bug(
         "a look-up takes all inlined rows that it reads together",
-        "worker/arrow/scan/version_rows.py",
-        (("yield images if len(run) == 1 else images.filter(self._expression(where))", "yield images"),),
+        "worker/arrow/write/key_lookups.py",
+        (("    return lambda rows: rows.filter(condition)", "    return lambda rows: rows"),),
         own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "many_keys_of_several or other_keyed"),
+    ),
+    Bug(
+        "a look-up of one key compares one of its columns",
+        "worker/arrow/write/key_lookups.py",
+        (("reduce(pc.and_, [", "reduce(lambda one, _: one, ["),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "whatever_its_types or other_keyed"),
+    ),
+    Bug(
+        "a look-up of one key finds none in the partition of NULL",
+        "worker/arrow/write/key_lookups.py",
+        ((" if value.is_valid else pc.is_null(rows.column(name))", ""),),
+        own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "by_their_keys"),
     ),
     Bug(
         "a look-up whose files were purged fails",

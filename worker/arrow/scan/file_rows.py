@@ -31,6 +31,7 @@ else:
 
 ROWS_AT_LEAST: Final = 1 << 10
 SMALL_BYTES: Final = 4 << 20
+VALUES_OF_A_THREAD: Final = 1 << 14  # so many are read sooner than other threads begin
 
 RowGroups = Callable[[Any, Any], list[int]]  # of a stream, and the file opened on it: the row groups to read
 
@@ -124,10 +125,16 @@ def opened_file(file: InputFile, wanted: pa.Schema, memory_bytes: float) -> Iter
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
         if opened.metadata.num_rows != file.rows:
             raise OSError(f"{file.path} has {opened.metadata.num_rows} rows, not {file.rows}")
-        names = stored_names_in(opened.schema_arrow, wanted, file)
-        whole = opened.metadata.num_rows * (1 if memory_bytes == float("inf") else _row_bytes(stream, opened, names))
-        rows_at_once = max(ROWS_AT_LEAST, int(min(file.rows, memory_bytes * file.rows / max(whole, 1))))
-        yield OpenedFile(file, stream, opened, rows_at_once, is_local(files))
+        yield OpenedFile(
+            file, stream, opened, _rows_at_once(stream, opened, file, wanted, memory_bytes), is_local(files)
+        )
+
+
+def _rows_at_once(stream: Any, opened: Any, file: InputFile, columns: pa.Schema, memory_bytes: float) -> int:
+    if memory_bytes == float("inf"):
+        return max(ROWS_AT_LEAST, file.rows)
+    whole = file.rows * _row_bytes(stream, opened, stored_names_in(opened.schema_arrow, columns, file))
+    return max(ROWS_AT_LEAST, int(min(file.rows, memory_bytes * file.rows / max(whole, 1))))
 
 
 def _tables(
@@ -135,7 +142,7 @@ def _tables(
 ) -> Iterator[tuple[int, pa.Table]]:
     groups = list(range(opened.metadata.num_row_groups))
     if chosen == groups and opened.metadata.num_rows <= rows_at_once:
-        yield 0, opened.read(names)
+        yield 0, opened.read(names, use_threads=opened.metadata.num_rows * len(names) > VALUES_OF_A_THREAD)
         return
     begins = list(accumulate((opened.metadata.row_group(at).num_rows for at in groups), initial=0))
     paged = None

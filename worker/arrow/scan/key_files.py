@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from protos.laketx.v1 import common_pb2, read_pb2
-from worker.arrow.scan.plans import VersionPlan
+from worker.arrow.scan.plans import ScannedFile, VersionPlan
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
 from worker.files.key_coverage import Coverage
@@ -88,6 +88,21 @@ def is_narrow(planned: VersionPlan, indexed: IndexedFiles) -> bool:
     """Whether a plan has few files but those that were named; else layers may know more of them."""
     paths = {file.path for file in indexed.request.files}
     return sum(entry.file.path not in paths for entry in planned.entries) <= NEW_FILES_MAX
+
+
+def files_with_rows(planned: VersionPlan, indexed: IndexedFiles, *, tells_keys: bool) -> list[ScannedFile] | None:
+    """The files of a plan that have the rows of the keys, and maybe others; None: layers may know more of them.
+
+    `tells_keys`: different keys have different hashes, and an image is all of a row.
+    """
+    if not is_narrow(planned, indexed):
+        return None
+    living = living_files(planned, indexed) if tells_keys else None
+    return [
+        ScannedFile(entry.file, entry.data_version)
+        for entry in planned.entries
+        if entry.HasField("file") and (living is None or entry.file.path in living)
+    ]
 
 
 def living_files(planned: VersionPlan, indexed: IndexedFiles) -> set[str] | None:

@@ -120,25 +120,30 @@ class VersionRows:
         return files if buckets is None else [scanned for scanned in files if scanned.file.bucket in buckets]
 
     def images(self, files: Sequence[ScannedFile], columns: Sequence[str], where: Predicate) -> Iterator[pa.Table]:
-        """The images and tombstones in these files, hidden or not, for which a condition on the key is true.
+        """The images and tombstones in these files, hidden or not; of large files those for which `where` is true.
 
         They have `_op` and VERSION, and SET if images may set single columns. The newest of a key in a partition is
         what it has there, or all of them are folded, so nothing else of its bucket need be read. Inlined files are
         read together.
         """
 
-        names = [*columns, OP, *([SET] if self._is_partial else [])]
+        shown = self.images_schema(columns)
+        names = shown.names[:-1]
 
         def read(run: list[ScannedFile]) -> Iterator[pa.Table]:
             scanned = as_one(run)
             whole = FileToRead(self._input(scanned), is_current=self._is_current(scanned))
             versions = np.repeat([each.data_version for each in run], [each.file.rows for each in run])
-            for rows in self.visible(whole, names, where if len(run) == 1 else None, float("inf")):
+            for rows in self.visible(whole, names, None if is_small(whole.file) else where, float("inf")):
                 of_rows = versions if len(run) > 1 else np.full(len(rows), scanned.data_version, np.int64)
-                images = rows.select(names).append_column(VERSION, pa.array(of_rows, pa.int64()))
-                yield images if len(run) == 1 else images.filter(self._expression(where))
+                yield _as_shown(rows.select(names).append_column(VERSION, pa.array(of_rows, pa.int64())), shown)
 
         return in_parallel([partial(read, run) for run in runs_together(files)], self._threads(), 0)
+
+    def images_schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Of images with these columns."""
+        own = {OP: pa.int8(), **({SET: pa.binary()} if self._is_partial else {}), VERSION: pa.int64()}
+        return pa.schema([*(self.schema.field(name) for name in columns), *map(pa.field, own, own.values())])
 
     def empty(self, columns: Sequence[str]) -> pa.Table:
         """No rows, with these columns."""

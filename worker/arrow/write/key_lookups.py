@@ -6,7 +6,8 @@ partition than its new row, it leaves a tombstone part: one commit, so that no v
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import reduce
 from itertools import chain
 from typing import Any, Final
 
@@ -17,9 +18,9 @@ import pyarrow.compute as pc
 
 from metaservice.client import is_partial, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.expressions.conditions import can_be_listed
+from worker.arrow.expressions.conditions import can_be_listed, expression
 from worker.arrow.scan import image_folds
-from worker.arrow.scan.key_files import forget_old, is_narrow, key_files_of, living_files
+from worker.arrow.scan.key_files import files_with_rows, forget_old, key_files_of
 from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes, key_places
 from worker.arrow.scan.plans import ScannedFile, newest_plan
 from worker.arrow.scan.version_rows import VERSION, VersionRows
@@ -31,7 +32,6 @@ from worker.base.schema import OP, SET, TOMBSTONE, UPSERT
 from worker.base.values import PartitionKey, bound_of, partition_key, python_value, wire_value
 from worker.commit.stages import Stage
 from worker.connection.table_view import TableView
-from worker.files.key_index import facts_of
 
 KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
 BYTES_TOGETHER: Final = 64 << 20  # of rows that are compared with the keys at once
@@ -107,24 +107,22 @@ def rows_with(
     keys: pa.Table,
     columns: Sequence[str],
     *,
-    is_looked_up: bool = False,
-    living: Collection[str] | None = None,
+    near: common_pb2.Predicate | None = None,
+    files: Sequence[ScannedFile] | None = None,
 ) -> pa.Table:
     """The visible rows of one version that have one of the keys, whatever their partition; in no order.
 
-    No bucket is merged: the newest image of a key in a partition is what it has there, or all of them are folded. With
-    `is_looked_up` the reader's plan has no files but those that may have one of the keys; `living` are the paths of
-    those that have their rows, if that is known.
+    No bucket is merged: the newest image of a key in a partition is what it has there, or all of them are folded.
+    `near` is `near_keys`, if it is known; `files` are those that have their rows, and maybe others, likewise.
     """
     wide = list(dict.fromkeys([*columns, *keys.column_names, *_places(meta)]))
     if not len(keys):
         return reader.empty(columns)
-    near = near_keys(keys, meta)
-    files = reader.files_near(near)
-    if key_spans_partitions(meta) and not is_looked_up:
-        files = key_places(reader.table, files, key_hashes(keys, meta)).files_with_keys()
-    if living is not None:
-        files = [scanned for scanned in files if scanned.file.path in living]
+    near = near or near_keys(keys, meta)
+    if files is None:
+        files = reader.files_near(near)
+        if key_spans_partitions(meta):
+            files = key_places(reader.table, files, key_hashes(keys, meta)).files_with_keys()
     return _newest(meta, _images_of(reader, files, keys, near, wide), columns)
 
 
@@ -136,21 +134,34 @@ def _images_of(
     columns: Sequence[str],
 ) -> pa.Table:
     """The images and tombstones of the keys in these files. Files of many rows are joined together: most have few."""
-    chosen = None if _are_named(keys) else frame_of(keys)  # the condition is no more than near them
+    choose = _chooser(reader, keys, near)
     waiting, size = [], 0
-    empty = reader.empty(columns).append_column(OP, pa.array([], pa.int8()))
-    if is_partial(reader.table.meta):
-        empty = empty.append_column(SET, pa.array([], pa.binary()))
-    parts = [empty.append_column(VERSION, pa.array([], pa.int64()))]
+    parts = []
     for rows in chain(reader.images(files, columns, near), [None]):
         if rows is not None:
             waiting.append(rows)
             size += rows.nbytes
         if waiting and (rows is None or size >= BYTES_TOGETHER):
-            together = pa.concat_tables(waiting)
-            parts.append((together if chosen is None else _among(together, chosen)).cast(parts[0].schema))
+            parts.append(choose(pa.concat_tables(waiting)))
             waiting, size = [], 0
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts) if parts else reader.images_schema(columns).empty_table()
+
+
+def _chooser(reader: VersionRows, keys: pa.Table, near: common_pb2.Predicate) -> Callable[[pa.Table], pa.Table]:
+    """Chooses the rows that have one of the keys."""
+    if len(keys) == 1:
+        return lambda rows: rows.filter(reduce(pc.and_, [_equal(rows, keys, name) for name in keys.column_names]))
+    if not _are_named(keys):  # the condition is no more than near them
+        frame = frame_of(keys)
+        return lambda rows: _among(rows, frame)
+    condition = expression(near, reader.schema)
+    return lambda rows: rows.filter(condition)
+
+
+def _equal(rows: pa.Table, key: pa.Table, name: str) -> Any:
+    """Which of the rows have the key's value in a column, which may be NULL. No key has floats."""
+    value = key.column(name)[0]
+    return pc.equal(rows.column(name), value) if value.is_valid else pc.is_null(rows.column(name))
 
 
 def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -181,12 +192,11 @@ def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None)
     if _definition(planned.table.meta) != _definition(table.meta):
         return None
     reader = VersionRows(planned.table, planned.version, planned)
-    is_looked_up = indexed is not None and is_narrow(planned, indexed)
     tells_keys = are_hashes_exact(table.meta) and not is_partial(table.meta)
-    living = living_files(planned, indexed) if indexed is not None and tells_keys else None
+    files = None if indexed is None else files_with_rows(planned, indexed, tells_keys=tells_keys)
     names = reader.schema.names if columns is None else columns
     try:
-        return rows_with(reader, planned.table.meta, keys, names, is_looked_up=is_looked_up, living=living)
+        return rows_with(reader, planned.table.meta, keys, names, near=near, files=files)
     except FileNotFoundError:
         return _pinned_rows(table, keys, columns)
 
@@ -200,8 +210,8 @@ def _pinned_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None
     return rows_with(reader, then.meta, keys, reader.schema.names if columns is None else columns)
 
 
-def _definition(meta: catalog_pb2.Table) -> tuple[int, str]:
-    return meta.schema_version, facts_of(meta)
+def _definition(meta: catalog_pb2.Table) -> Sequence[Any]:
+    return meta.schema_version, meta.table_id, meta.buckets, *meta.primary_key
 
 
 # -- keys that span partitions -----------------------------------------------------------------------------------------
