@@ -101,10 +101,10 @@ class ChangeStreams(ABC, Generic[Answer]):
         held = None if _are_dicts(rows) else arrow_table(source.toArrow() if is_spark(rows) else rows)
 
         def plan(table: TableView) -> change_streams.ChangeWrite:
-            given = columns_of_dicts(source, table.meta) if held is None else held
-            if held is None:
-                change_streams.check_dicts(table.meta, source, columns)
-            return change_streams.plan_changes(table, given, columns)
+            if held is not None:
+                return change_streams.plan_changes(table, held, columns)
+            rows = columns_of_dicts(change_streams.alike(table.meta, source, columns), table.meta)
+            return change_streams.plan_changes(table, rows, columns)
 
         return self._apply(plan, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
 
@@ -136,7 +136,9 @@ class ChangeStreams(ABC, Generic[Answer]):
             self.add_missing_columns(debezium.read_debezium(messages, self._meta, sequence).new_columns)
 
         def plan(table: TableView) -> change_streams.ChangeWrite:
-            changes = debezium.read_debezium(messages, table.meta, sequence)
+            keeps_deleted = soft_delete is not None
+            changes = debezium.read_debezium(messages, table.meta, sequence, keeps_deleted=keeps_deleted)
+            debezium.check_columns(messages, table.meta, keeps_deleted=keeps_deleted)
             return change_streams.plan_changes(table, changes.rows, columns, replaces_all=changes.follow_truncate)
 
         return self._apply(plan, options)

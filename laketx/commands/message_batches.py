@@ -18,7 +18,7 @@ from worker.arrow.write.writes import plan_append
 from worker.base.errors import InputError
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema
-from worker.formats.debezium import OP, ORDER, read_debezium
+from worker.formats.debezium import OP, ORDER, check_columns, columns_of, read_debezium
 from worker.formats.decoded_messages import described_columns
 from worker.formats.json_messages import Fields, Message, fields_of, rows_of_fields, with_defaults
 from worker.formats.rejects import REFUSALS
@@ -69,7 +69,10 @@ class MessageFormat:
         """Return the write of these messages. Raises InputError for a message that no row can be made of."""
         meta = table.meta
         if self.name == "debezium":
-            changes = read_debezium([message.value for message in messages], meta, self.sequence)
+            values = [message.value for message in messages]
+            keeps_deleted = self.soft_delete is not None
+            changes = read_debezium(values, meta, self.sequence, keeps_deleted=keeps_deleted)
+            check_columns(values, meta, keeps_deleted=keeps_deleted)
             columns = ChangeColumns(OP, self.sequence or ORDER, soft_delete=self.soft_delete)
             return plan_changes(table, changes.rows, columns, replaces_all=changes.follow_truncate)
         if not meta.primary_key:
@@ -83,17 +86,27 @@ class MessageFormat:
 
     def list_parts(self, meta: catalog_pb2.Table, messages: Sequence[Parsed]) -> list[slice]:
         """Return the parts that are committed one by one: the partial updates of a commit set the same columns."""
-        if self.name == "debezium" or not is_partial(meta):
+        if not is_partial(meta):
             return [slice(0, len(messages))]
         begins, columns = [0], None
         for at, message in enumerate(messages):
-            names = _columns_of(message, at)
+            names = self._columns_of(at, message)
             if names is None:
                 continue
             if columns is not None and names != columns:
                 begins.append(at)
             columns = names
         return [slice(begin, end) for begin, end in pairwise([*begins, len(messages)])]
+
+    def _columns_of(self, number: int, message: Parsed) -> frozenset[str] | None:
+        """The names that a message gives values for; None where it has no value, or one that can't be read."""
+        try:
+            if self.name == "debezium":
+                return columns_of(message.value, number, keeps_deleted=self.soft_delete is not None)
+            fields = fields_of(message.value, number)
+        except REFUSALS:
+            return None
+        return None if fields is None else frozenset(map(str.lower, fields))
 
     def add_columns(self, table: Table, messages: Sequence[Parsed]) -> None:
         """Add the columns that the messages have and the table lacks, if that is wished."""
@@ -133,15 +146,6 @@ def _rows(messages: Sequence[Parsed], meta: catalog_pb2.Table) -> pa.Table:
     rows = [row for row in fields if row is not None]
     check_alike(meta, rows)
     return _typed(with_defaults(rows, meta), meta)
-
-
-def _columns_of(message: Parsed, number: int) -> frozenset[str] | None:
-    """The names that a message gives values for; None where it has no value, or one that can't be read."""
-    try:
-        fields = fields_of(message.value, number)
-    except REFUSALS:
-        return None
-    return None if fields is None else frozenset(map(str.lower, fields))
 
 
 def _typed(rows: Sequence[Fields], meta: catalog_pb2.Table) -> pa.Table:

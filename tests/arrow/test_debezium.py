@@ -8,12 +8,15 @@ from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laketx import InputError, Lake, Table, connect
+from laketx.commands.message_batches import Content, MessageFormat
+from worker.commit.transaction import run_writes
 
 Row = dict[str, Any]
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -41,6 +44,39 @@ def wrapped(payload: Row | None, fields: list[Row]) -> Row:
 
 def rows_of(table: Table) -> list[Row]:
     return sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("engine", ["whole", "partial"])
+def test_messages_that_leave_no_row(lake: Lake, engine: str) -> None:
+    properties = {"merge.engine": engine} if engine == "partial" else {}
+    table = made(lake, f"no_row_{engine}", "id bigint, name string, lsn bigint", properties=properties)
+    table.upsert([{"id": 1, "name": "a", "lsn": 1}])
+    for messages in ([], [None], [envelope("m")]):
+        assert table.apply_debezium(messages, sequence="lsn").upserted == 0
+        assert table.count() == 1
+    table.apply_debezium([envelope("t", lsn=2)], sequence="lsn")
+    assert not table.count()
+
+
+def test_partial_updates_have_the_columns_of_their_messages(lake: Lake) -> None:
+    columns = "id bigint, a int, b int, gone boolean, lsn bigint"
+    table = made(lake, "columns", columns, properties={"merge.engine": "partial"})
+    table.upsert([{"id": at, "a": at, "b": at, "gone": False, "lsn": 1} for at in range(4)])
+    upsert, delete = envelope("u", {"id": 1, "b": 9}, lsn=2), envelope("d", before={"id": 2, "a": 2, "b": 2}, lsn=2)
+    table.apply_debezium([delete, upsert], sequence="lsn")
+    assert rows_of(table)[1] == {"id": 1, "a": 1, "b": 9, "gone": False, "lsn": 2}
+    assert table.count() == 3
+    marks = [envelope("d", before={"id": 3}, lsn=2), upsert]
+    with pytest.raises(InputError, match="COLUMNS_DIFFER"):
+        table.apply_debezium(marks, sequence="lsn", soft_delete="gone")
+    ingest = MessageFormat("debezium", sequence="lsn", soft_delete="gone")
+    messages = [Content(None, None), *(Content(None, json.dumps(one).encode()) for one in marks)]
+    parts = ingest.list_parts(table.meta, messages)
+    assert parts == [slice(0, 2), slice(2, 3)]
+    for part in parts:
+        write = ingest.plan(table.refresh().view, messages[part]).write
+        run_writes(lake, partial(list, [write]), on_conflict="fail")
+    assert rows_of(table)[2] == {"id": 3, "a": 3, "b": 3, "gone": True, "lsn": 2}
 
 
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])

@@ -583,7 +583,7 @@ def test_changes_of_a_stream_set_the_same_columns(lake: Lake) -> None:
     changes = [{"op": "u", "ts": 1, "id": 1, "a": 8}, {"op": "u", "ts": 2, "id": 1, "b": 9}]
     with pytest.raises(InputError, match="COLUMNS_DIFFER"):
         table.apply_changes(changes)
-    table.apply_changes([changes[0], {"op": "d", "ts": 3, "id": 2}])
+    table.apply_changes([changes[0], {"op": "d", "ts": 3, "id": 2, "b": 7}])  # what is deleted sets no column
     assert found(table) == {1: {"id": 1, "a": 8, "b": 5, "c": "x", "n": 3}}
 
 

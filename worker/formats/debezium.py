@@ -15,7 +15,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from metaservice.client import is_partial
 from protos.laketx.v1 import catalog_pb2
+from worker.arrow.write.partial_images import check_alike
+from worker.arrow.write.staged_rows import identity_columns
 from worker.base.errors import InputError
 from worker.files.arrow_types import arrow_schema
 from worker.formats.decoded_messages import Decoded
@@ -25,7 +28,8 @@ from worker.formats.meanings import Meaning, connect_meaning
 
 OP: Final = "_laketx_change_op"
 ORDER: Final = "_laketx_change_order"
-ROW_CHANGES: Final = ("c", "r", "u", "d")
+DELETE: Final = "d"
+ROW_CHANGES: Final = ("c", "r", "u", DELETE)
 TRUNCATE: Final = "t"
 NO_CHANGES: Final = ("m",)  # logical messages
 UNAVAILABLE: Final = "__debezium_unavailable_value"
@@ -50,13 +54,20 @@ class _Change:
     types: Mapping[str, Meaning] = field(default_factory=dict)  # by column, as the message's schema says
 
 
-def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence: str | None) -> DebeziumChanges:
+def read_debezium(
+    messages: Sequence[Message], meta: catalog_pb2.Table, sequence: str | None, *, keeps_deleted: bool = False
+) -> DebeziumChanges:
     """Return the changes in these messages, in their order, or in that of a field of `source`.
+
+    `keeps_deleted`: a deleted row stays, so all of its columns count.
 
     Raises InputError with the number of the message, which counts from 1.
     """
     changes: list[_Change] = []
     follow_truncate = False
+    needed = None  # of the columns of a delete: one that only deletes have would be NULL in the upserts
+    if is_partial(meta) and not keeps_deleted:
+        needed = frozenset(map(str.lower, identity_columns(meta)))
     for number, message in enumerate(messages, 1):
         try:
             envelope, types = _envelope(message, number)
@@ -65,7 +76,7 @@ def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence
             if envelope.get("op") == TRUNCATE:
                 changes, follow_truncate = [], True
                 continue
-            changes.append(_change(envelope, types, number, sequence))
+            changes.append(_change(envelope, types, number, sequence, needed))
         except (ValueError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
@@ -80,7 +91,8 @@ def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence
         change.row = {name: value for name, value in change.row.items() if name in filled or name.lower() in kinds}
     rows = rows_of_fields([change.row for change in changes], [change.number for change in changes], meta)
     if not changes:
-        rows = arrow_schema(meta).empty_table()
+        no_rows = arrow_schema(meta).empty_table()
+        rows = no_rows.select([name for name in no_rows.column_names if name.lower() != (sequence or ORDER).lower()])
     rows = rows.append_column(OP, pa.array([change.op for change in changes], pa.string()))
     try:
         orders = pa.array([change.order for change in changes], None if changes else pa.int64())
@@ -88,6 +100,26 @@ def read_debezium(messages: Sequence[Message], meta: catalog_pb2.Table, sequence
         raise InputError("SEQUENCE_INVALID", f"source.{sequence} is no sequence: {error}") from error
     new = [(name, kind) for name, kind in _kinds(changes).items() if name.lower() not in kinds]
     return DebeziumChanges(rows.append_column(sequence or ORDER, orders), follow_truncate, pa.schema(new))
+
+
+def columns_of(message: Message, number: int, *, keeps_deleted: bool) -> frozenset[str] | None:
+    """The names of the columns that the message gives values for, in lower case; None if it leaves no row."""
+    envelope, _ = _envelope(message, number)
+    op = None if envelope is None else envelope.get("op")
+    if envelope is None or op not in ROW_CHANGES or (op == DELETE and not keeps_deleted):
+        return None
+    side = _side(op)
+    return frozenset(map(str.lower, object_of(envelope.get(side), f"{side!r} of message {number}")))
+
+
+def check_columns(messages: Sequence[Message], meta: catalog_pb2.Table, *, keeps_deleted: bool) -> None:
+    """Check that the messages set the same columns, if others keep their values."""
+    columns = (columns_of(message, number, keeps_deleted=keeps_deleted) for number, message in enumerate(messages, 1))
+    check_alike(meta, filter(None, columns))
+
+
+def _side(op: str) -> str:
+    return "before" if op == DELETE else "after"
 
 
 def _envelope(message: Message, number: int) -> tuple[Fields | None, Mapping[str, Meaning]]:
@@ -113,17 +145,21 @@ def _types(schema: Any) -> Mapping[str, Meaning]:
     return {}
 
 
-def _change(envelope: Fields, types: Mapping[str, Meaning], number: int, sequence: str | None) -> _Change:
+def _change(
+    envelope: Fields, types: Mapping[str, Meaning], number: int, sequence: str | None, needed: frozenset[str] | None
+) -> _Change:
     op = envelope["op"]
     if op not in ROW_CHANGES:
         hint = f"message {number} has the operation {op!r}: Debezium's are {', '.join((*ROW_CHANGES, TRUNCATE))}"
         raise InputError("OPERATION_UNKNOWN", hint)
-    side = "before" if op == "d" else "after"
+    side = _side(op)
     if envelope.get(side) is None:
         raise InputError("MESSAGE_INVALID", f"message {number} has the operation {op!r}, and no {side!r}")
     row = object_of(envelope[side], f"{side!r} of message {number}")
-    if op != "d":
+    if op != DELETE:
         row = _whole(row, envelope.get("before"), number)
+    elif needed is not None:
+        row = {name: value for name, value in row.items() if name.lower() in needed}
     order: Any = number
     if sequence is not None:
         order = dict(envelope.get("source") or ()).get(sequence)

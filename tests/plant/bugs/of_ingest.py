@@ -17,6 +17,23 @@ HISTORIES = ("tests/arrow/test_change_streams.py", "-k", "any_history")
 
 BUGS: Final = (
     Bug(
+        "partial updates set the columns of the deletes beside them",
+        "worker/arrow/write/change_streams.py",
+        (
+            (
+                "return [{name: value for name, value in row.items() if name.lower() in columns_set} for row in rows]",
+                "return rows",
+            ),
+        ),
+        own_tests=("tests/arrow/test_partial_updates.py", "-m", "not long", "-k", "of_a_stream"),
+    ),
+    Bug(
+        "partial updates of Debezium set the columns of the deletes beside them",
+        "worker/formats/debezium.py",
+        (("if name.lower() in needed}", "}"),),
+        own_tests=("tests/arrow/test_debezium.py", "-m", "not long", "-k", "partial_updates"),
+    ),
+    Bug(
         "a change that is older than the stored row replaces it",
         CHANGES,
         (("(both[SEQUENCE] > given).fill_null(False)", "(both[SEQUENCE] > given) & False"),),

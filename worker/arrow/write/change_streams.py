@@ -8,7 +8,7 @@ d    2   6        late      whatever is older than the sequence that the table s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -171,10 +171,20 @@ def _upserts(meta: catalog_pb2.Table, rows: pa.Table) -> pa.Table:
     return arrow_schema(meta).empty_table()
 
 
-def check_dicts(meta: catalog_pb2.Table, rows: Sequence[Mapping[str, Any]], columns: ChangeColumns) -> None:
-    """Checks that rows that don't only delete have the same columns, where others would keep what they have."""
+def alike(meta: catalog_pb2.Table, rows: Sequence[dict[str, Any]], columns: ChangeColumns) -> Sequence[dict[str, Any]]:
+    """The rows, where others would keep what they have: upserts have the same columns, and deletes no others.
+
+    Refuses upserts with different columns. A column that only deletes have would be NULL in the upserts.
+    """
+    if not is_partial(meta):
+        return rows
     words = set() if columns.soft_delete else {_word(value) for value in columns.deletes}
-    partial_images.check_alike(meta, (row.keys() for row in rows if _word(row.get(columns.op)) not in words))
+    upserts = [row.keys() for row in rows if _word(row.get(columns.op)) not in words]
+    partial_images.check_alike(meta, upserts)
+    if not upserts:
+        return rows
+    columns_set = {name.lower() for name in (*upserts[0], *identity_columns(meta), columns.op, columns.sequence)}
+    return [{name: value for name, value in row.items() if name.lower() in columns_set} for row in rows]
 
 
 # -- the rows that are given -------------------------------------------------------------------------------------------
