@@ -22,7 +22,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import httpx
 import numpy as np
 import polars as pl
@@ -39,7 +38,7 @@ from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.iceberg.engines.environment import SPARK_SETTINGS, ensure_spark
-from tests.iceberg.readers import load_extensions
+from tests.iceberg.readers import duckdb_of_iceberg
 from worker.services.deletion_vectors import VectorKeeper
 
 FILES: Final = 100_000
@@ -225,8 +224,7 @@ def reads(bench: Benchmark, lake: Lake, folder: Path) -> None:
         notes = np.char.add("n", (ids % 1_000).astype(str))
         table.append(pa.table({"id": ids, "v": np.sqrt(ids), "note": notes}))
     paths = [f"{table.view.folder}/{one.file.path}" for one in table.view.client.list_files(table.table_id)]
-    with catalog(folder) as url, duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-        load_extensions(connection)
+    with catalog(folder) as url, duckdb_of_iceberg() as connection:
         connection.execute(f"ATTACH 'v3' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')")
         shown = load_catalog("lake", type="rest", uri=url, warehouse="v3")
         ours: Reads = {

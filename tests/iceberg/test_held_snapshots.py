@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from metaservice.client import MetaClient
 from protos.laketx.v1 import common_pb2
 from tests.arrow.tables import texts
-from tests.iceberg.readers import load_extensions
+from tests.iceberg.readers import duckdb_of_iceberg
 from tests.iceberg.servers import DEFAULT, Server, catalog_of, served
 from tests.integration.service import service, wait_until
 from tests.spark.histories import COLUMNS, new_rows
@@ -73,8 +72,7 @@ def change(table: LabTable, chance: random.Random, *, keyed: bool) -> None:
 
 def check(held: Held, rows: list[dict[str, Any]]) -> None:
     """The rows of a held snapshot, by pyiceberg and by DuckDB."""
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-        load_extensions(connection)
+    with duckdb_of_iceberg() as connection:
         location = held.table.metadata_location
         for found in (
             held.table.scan().to_arrow(),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from laketx import Table
 from tests.arrow.tables import texts
-from tests.iceberg.readers import load_extensions
+from tests.iceberg.readers import duckdb_of_iceberg
 from tests.iceberg.servers import Server, catalog_of, warehouse_of
 
 Ducks = Mapping[int, duckdb.DuckDBPyConnection]  # by the format that they see tables in
@@ -66,9 +66,8 @@ def attached(
     server: Server, form: int = 3, *before: str, options: str = NO_TOKEN, branch: str = ""
 ) -> duckdb.DuckDBPyConnection:
     """DuckDB with the catalog as `lake`; `before`: statements that come first, such as a secret."""
-    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    load_extensions(connection)
-    for statement in ("SET TimeZone = 'UTC'", *before):
+    connection = duckdb_of_iceberg()
+    for statement in before:
         connection.execute(statement)
     warehouse = warehouse_of(form, branch)
     connection.execute(f"ATTACH '{warehouse}' AS lake (TYPE iceberg, ENDPOINT '{server.checked_url}', {options})")

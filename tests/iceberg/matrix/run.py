@@ -22,7 +22,7 @@ from tests.arrow.tables import open_lake, texts
 from tests.iceberg.engines.environment import SPARK_SETTINGS, ensure_others, ensure_spark, spark_catalog
 from tests.iceberg.matrix.results import Failure, Tried
 from tests.iceberg.matrix.tables import MOMENTS, TAG, Case, cases
-from tests.iceberg.readers import load_extensions
+from tests.iceberg.readers import duckdb_of_iceberg
 from tests.iceberg.servers import DEFAULT, Server, catalog_of, served_folder, warehouse_of
 from worker.iceberg.export import export
 
@@ -86,9 +86,7 @@ def near(engine: str, server: Server, asked: Iterable[Asked], branch: str) -> tu
 @contextmanager
 def near_reader(engine: str, server: Server, branch: str) -> Iterator[Callable[[Asked], pa.Table]]:
     if engine == "duckdb":
-        with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-            load_extensions(connection)
-            connection.execute("SET TimeZone = 'UTC'")
+        with duckdb_of_iceberg() as connection:
             for form in FORMS:
                 connection.execute(
                     f"ATTACH '{warehouse_of(form, branch)}' AS lake{form} "
