@@ -16,6 +16,7 @@ import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.TaskType;
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
+import org.apache.parquet.HadoopReadOptions;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.ParquetMetadata;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
@@ -107,7 +108,11 @@ final class ParquetOut implements Serializable {
   }
 
   ParquetMetadata footerOf(String path) throws IOException {
-    try (ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(new Path(path), conf.value()))) {
+    Path where = new Path(path);
+    HadoopInputFile file = HadoopInputFile.fromPath(where, conf.value());
+    // Without options Parquet would parse Hadoop's XML files again for each file.
+    try (ParquetFileReader reader =
+        ParquetFileReader.open(file, HadoopReadOptions.builder(conf.value(), where).build())) {
       return reader.getFooter();
     }
   }
