@@ -322,7 +322,7 @@ def check_first_steps(extra: str, python: Path, folder: Path) -> None:
     PLAYS[extra](python, folder)
 
 
-@pytest.mark.parametrize("extra", ["", "arrow", "spark"])
+@pytest.mark.parametrize("extra", ["", pytest.param("arrow", marks=pytest.mark.long), "spark"])
 def test_the_first_steps_work_with_the_extra_alone(extra: str, tmp_path: Path) -> None:
     python = link_environment(tmp_path / "env", extra, *BESIDE.get(extra, ()))
     check_first_steps(extra, python, tmp_path / "play")

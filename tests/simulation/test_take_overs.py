@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.take_overs import run_take_overs
 
-CHUNK = 5
+CHUNK = 3
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(one, marks=pytest.mark.long) for one in range(CHUNK, 30, CHUNK))])

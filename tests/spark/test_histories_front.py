@@ -271,7 +271,9 @@ def play(lake: Lake, name: str, seed: int, days: Days, *, keyed: bool, steps: in
         check_changes(many)
 
 
-@pytest.mark.parametrize(("keyed", "zone"), [(False, "Europe/Berlin"), (True, "America/New_York")])
+@pytest.mark.parametrize(
+    ("keyed", "zone"), [pytest.param(False, "Europe/Berlin", marks=pytest.mark.long), (True, "America/New_York")]
+)
 def test_many_histories(lake: Lake, new_name: Callable[[], str], keyed: bool, zone: str) -> None:
     check_histories(lake, new_name(), 5, zone, keyed=keyed, steps=2)
 

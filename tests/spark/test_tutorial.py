@@ -23,6 +23,7 @@ def test_it_is_kept_without_outputs() -> None:
     assert len({cell["id"] for cell in cells("code") + cells("markdown")}) == len(cells("code") + cells("markdown"))
 
 
+@pytest.mark.long
 def test_its_cells_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     names: dict[str, Any] = {}

@@ -187,31 +187,31 @@ def test_partitions_of_every_type_and_size(lake: Lake, spark: SparkSession, new_
     assert [row["id"] for row in table.read().orderBy("id").collect()] == [2, 3]
 
 
-def test_frames_without_rows(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
+def test_frames_without_rows(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     """Each is a commit that changes nothing, or empties what it overwrites."""
-    for keyed in (False, True):
-        table = lake.create_table(
-            new_name(),
-            "id bigint, day date",
-            primary_key=["id"] if keyed else [],
-            partition_by=["day"],
-            key_scope="partition" if keyed else None,
-        )
-        none = spark.createDataFrame([], "id bigint, day date")
-        table.update({"day": "NULL"})
-        table.delete("true")
-        table.merge(none, on="id").when_matched_delete().when_not_matched_insert().execute()
-        table.overwrite(none, partition="dynamic")
-        assert table.read().collect() == []
-        assert table.changes(since=0, mode="log").collect() == []
-        table.insert(spark.createDataFrame([(1, date(2026, 11, 1)), (2, None)], "id bigint, day date"))
-        table.overwrite(none, partition={"day": None})
-        table.overwrite(none, partition="dynamic")
-        table.insert(none)
-        assert [row["id"] for row in table.read().collect()] == [1]
-        table.overwrite(none)
-        assert table.read().collect() == []
-        assert table.refresh().meta.head_version == 9
+    table = lake.create_table(
+        new_name(),
+        "id bigint, day date",
+        primary_key=["id"] if keyed else [],
+        partition_by=["day"],
+        key_scope="partition" if keyed else None,
+    )
+    none = spark.createDataFrame([], "id bigint, day date")
+    table.update({"day": "NULL"})
+    table.delete("true")
+    table.merge(none, on="id").when_matched_delete().when_not_matched_insert().execute()
+    table.overwrite(none, partition="dynamic")
+    assert table.read().collect() == []
+    assert table.changes(since=0, mode="log").collect() == []
+    table.insert(spark.createDataFrame([(1, date(2026, 11, 1)), (2, None)], "id bigint, day date"))
+    table.overwrite(none, partition={"day": None})
+    table.overwrite(none, partition="dynamic")
+    table.insert(none)
+    assert [row["id"] for row in table.read().collect()] == [1]
+    table.overwrite(none)
+    assert table.read().collect() == []
+    assert table.refresh().meta.head_version == 9
 
 
 NO_KEYS = ("array", "map", "struct", "float", "double")

@@ -89,15 +89,15 @@ def test_a_time_without_a_zone_is_one_of_the_session_wherever_it_is_given(
     zone("America/New_York")
     clock = datetime.fromisoformat("2026-11-22 10:00:00")
     at = datetime(2026, 11, 22, 15, tzinfo=UTC)
-    forms = (clock, str(clock), clock.isoformat(), at, at.isoformat())
+    forms = (clock, str(clock), clock.isoformat(), at, at.isoformat(), clock)
     rows = spark.createDataFrame([(1, "new")], "id bigint, v string")
     table = make(lake, new_name(), keyed=False)
     insert(table, (1, at), (2, at.replace(hour=10)))
     assert shown(table, where=f"at = '{clock}'") == {1: ("1", us(at))}
-    for form in forms:
+    for form, again in zip(forms[::2], forms[1::2], strict=True):
         table.overwrite(rows, partition={"at": form})
         assert shown(table) == {1: ("new", us(at)), 2: ("2", us(at) - 5 * HOUR_US)}
-        table.restore(version=1, partition={"at": form})
+        table.restore(version=1, partition={"at": again})
         assert shown(table)[1] == ("1", us(at))
     table.merge(rows, on="id").when_matched_update({"at": clock.replace(hour=11)}).execute()
     table.update({"at": clock}, where="at = '2026-11-22 11:00:00'")
