@@ -37,6 +37,7 @@ JUDGE_COMPARISONS_MAX: Final = 1_000_000  # of one change's conditions with part
 JUDGE_TURN: Final = 20_000  # comparisons, or work that takes as long, for all judging in one group of the decider
 JUDGE_TURN_MIN: Final = 500  # of one commit in a group where others have judged much
 MERGE_TURN: Final = 20_000  # of one merge in a group
+MERGE_WRITTEN: Final = 200  # commits, or forks that end, of a merge or refresh that is decided, in a group
 ENDED_FORKS_WRITTEN: Final = 200  # forks in a group whose merge or refresh is decided
 JUDGE_LOOK: Final = 2_000  # of one look whether a transaction is doomed
 LOOK_FILES_MAX: Final = 10_000  # staged files that such a look regards

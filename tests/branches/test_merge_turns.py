@@ -160,6 +160,7 @@ def compare(seeds: range, patch: pytest.MonkeyPatch) -> list[Told]:
         begins = seed % 4
         with patch.context() as small:
             small.setattr(limits, "MERGE_TURN", 1)  # a commit in each turn
+            small.setattr(limits, "MERGE_WRITTEN", 1)
             told = in_turns(seed, begins, begins + 4 + seed % 29)
         alone = in_one_go(seed, told.position, then_a_step=told.is_within)
         assert told.answer == alone.answer, seed

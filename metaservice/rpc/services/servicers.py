@@ -13,6 +13,7 @@ from metaservice.rpc.convert import answers, filters, plans, wire, wire_changes
 from metaservice.rpc.convert.client_features import Reader
 from metaservice.rpc.convert.paging import fitting, page_size, page_start, page_token
 from metaservice.rpc.handlers import Context
+from metaservice.rpc.services.apart import apart, of_appends
 from metaservice.rpc.services.calls import Servicer, UseCases
 from metaservice.rpc.services.key_checks import KeyCheckMethods
 from metaservice.rpc.services.periodic_tasks import PeriodicTaskMethods
@@ -40,7 +41,7 @@ class TransactionServicer(Servicer, transaction_pb2_grpc.TransactionServiceServi
         self._sessions = sessions
 
     def BeginTransaction(self, request: pb.BeginTransactionRequest, context: Context) -> pb.BeginTransactionResponse:
-        return self._calls.decider.call(self._calls.prepared_begin(request))
+        return self._ask(apart("begin", request, self._calls.prepared_begin(request)))
 
     def RegisterFiles(
         self, request_iterator: Iterable[pb.RegisterFilesRequest], context: Context
@@ -57,16 +58,16 @@ class TransactionServicer(Servicer, transaction_pb2_grpc.TransactionServiceServi
 
     def _register(self, part: pb.RegisterFilesRequest) -> Callable[[], pb.RegisterFilesResponse]:
         entries = self._calls.entries(part)
-        return lambda: self._calls.register_entries(part.txn_id, part.table_id, entries)
+        return apart("register", part, lambda: self._calls.register_entries(part.txn_id, part.table_id, entries))
 
     def CommitTransaction(self, request: pb.CommitTransactionRequest, context: Context) -> pb.CommitTransactionResponse:
-        return self._calls.decider.call(self._calls.prepared_commit(request))
+        return self._ask(apart("commit", request, self._calls.prepared_commit(request)))
 
     def CommitBatch(self, request: pb.CommitBatchRequest, context: Context) -> pb.CommitBatchResponse:
-        return self._ask(self._calls.prepared_batch(request))
+        return self._ask(of_appends(request.appends, self._calls.prepared_batch(request)))
 
     def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
-        return self._ask(self._calls.prepared_append(request))
+        return self._ask(of_appends([request], self._calls.prepared_append(request)))
 
     def AbortTransaction(self, request: pb.AbortTransactionRequest, context: Context) -> pb.AbortTransactionResponse:
         return self._ask(lambda: self._calls.abort(request))

@@ -29,6 +29,7 @@ from metaservice.rpc.pipeline.interceptor import SESSION, principal_of
 from metaservice.rpc.pipeline.open_streams import Streams
 from metaservice.rpc.pipeline.rate_limits import Rates
 from metaservice.rpc.pipeline.thread_pools import Lane
+from metaservice.rpc.services.apart import apart, of_appends
 from metaservice.rpc.services.calls import CONVERTED_IN_TURN_MAX, UseCases
 from metaservice.service.decider.decider import Answer, Job, Mailbox, Sink
 from protos.laketx.v1 import transaction_pb2 as pb
@@ -173,16 +174,18 @@ class Sessions:
             if serve is None or kind is None:
                 jobs.append((sink, (call.call_id, "error"), _refuse))
             elif kind in prepare:
-                jobs.append((sink, (call.call_id, kind), prepare[kind](getattr(call, kind))))
+                request = getattr(call, kind)
+                jobs.append((sink, (call.call_id, kind), apart(kind, request, prepare[kind](request))))
             else:
-                jobs.append((sink, (call.call_id, kind), partial(serve, getattr(call, kind))))
+                request = getattr(call, kind)
+                jobs.append((sink, (call.call_id, kind), apart(kind, request, partial(serve, request))))
         if appends:
             jobs.append(self._appends(sink, appends, size))
         return jobs
 
     def _appends(self, sink: Sink, calls: list[pb.SessionCall], size: int) -> Job:
         numbers, appends = [call.call_id for call in calls], [call.append for call in calls]
-        return sink, (numbers, "appends"), self._calls.prepared_appends(appends, size)
+        return sink, (numbers, "appends"), of_appends(appends, self._calls.prepared_appends(appends, size))
 
 
 class _SessionStream:

@@ -5,7 +5,7 @@ A merge writes them to the parent. A refresh writes them to new forks of the par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from metaservice.core.clock import next_commit_time
@@ -26,6 +26,7 @@ from metaservice.service.decider.branch_marks import find_cursor, find_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.forking import get_branch, is_on
+from metaservice.service.decider.held_tables import HeldTables, Steps
 from metaservice.service.decider.naming import check_free, find_view
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
@@ -104,6 +105,14 @@ class BranchReplay:
         check_childless(state, branch)
         txn = Txn(request.txn_id, {}, request.principal, f"{message}{branch.name}", {}, now_us, request.digest)
         return branch, tables_on(state, branch), txn
+
+    def hold(self, request: ReplayRequest, tables: Iterable[TableState], steps: Steps[Merged]) -> Merged:
+        """Begins with what was decided, and changes these tables. `go_on` is the following turns."""
+        request.turns.held = HeldTables(self._state, {table.meta.table_id for table in tables}, steps)
+        return self.go_on(request.turns.held)
+
+    def go_on(self, held: HeldTables[Merged]) -> Merged:
+        return held.go_on()
 
     def find_done(self, txn_id: str, digest: bytes) -> Merged | None:
         """The answer to a repeat of what is done. Tables that were dropped since are left out."""

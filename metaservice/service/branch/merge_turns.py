@@ -1,7 +1,8 @@
 """A merge or refresh judged in turns: some commits in each group of the decider, so that others' commits go on between.
 
-A table's result stays valid while the fork and its parent have no new commit. Nothing is written before the last turn.
+A table's result stays valid while the fork and its parent have no new commit. Nothing is changed before the last turn.
 That one takes the results that are still valid, judges the other tables anew, and decides as if it had judged them all.
+What was decided is put into the state in turns, too (`HeldTables`).
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from metaservice.core import limits
 from metaservice.service.branch.replay import Replay, Replayed
 from metaservice.service.decider.decider import ContinueNextGroup
+from metaservice.service.decider.held_tables import HeldTables
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
@@ -46,6 +48,7 @@ class MergeTurns:
 
     tables: dict[bytes, TableTurns] = field(default_factory=dict)
     tries: Counter[bytes] = field(default_factory=Counter)
+    held: HeldTables[Any] | None = None  # since it is decided
     _waiting: list[TableState] = field(default_factory=list)
     _begin: Callable[[TableState], TableTurns] | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from metaservice.core import limits
@@ -16,16 +16,17 @@ from metaservice.service.branch.branch_replay import BranchReplay, Merged, Moved
 from metaservice.service.branch.branched_names import BranchedNames
 from metaservice.service.branch.branches import forget_branch, note_event, put_branch
 from metaservice.service.branch.replay import ReadsUnder, ended_fork
-from metaservice.service.commit.dropping import end_forks
+from metaservice.service.commit.dropping import EndingForks
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import end_marks, find_cursor, put_cursor, put_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.ended_forks import EndedFork
 from metaservice.service.decider.forking import fork_where_shown
+from metaservice.service.decider.held_tables import Steps
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
+from metaservice.store.records.branches import Fork
 
 MESSAGE = "merge of the branch "
 
@@ -40,7 +41,7 @@ class MergeRequest(ReplayRequest):
 
 
 class Merging:
-    """The use case. Runs on the decider's thread: judged in turns, written whole."""
+    """The use case. Runs on the decider's thread: judged in turns, changed in turns, written whole."""
 
     def __init__(
         self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
@@ -56,6 +57,8 @@ class Merging:
         return self._decider.state
 
     def merge(self, request: MergeRequest) -> Merged:
+        if request.turns.held is not None:
+            return self._replay.go_on(request.turns.held)
         done = self._replay.find_done(request.txn_id, request.digest)
         if done is not None:
             return done
@@ -64,18 +67,36 @@ class Merging:
         merged = self._replay.decide(branch, tables, txn, request.turns)
         refuse_unchecked(merged, request.checked)
         if merged.is_done and not request.validate_only:
-            self._write(branch, tables, txn, merged, keep=request.keep)
+            return self._write(branch, tables, txn, merged, request)
         is_asked_again = any(part.checks for part in merged.tables)  # when the client has run them
         if not request.validate_only and not is_asked_again:
-            self._decider.metrics.count_merge("merged" if merged.is_done else "merge_refused")
+            self._decider.metrics.count_merge("merge_refused")
         return merged
 
-    def _write(self, branch: Branch, tables: Sequence[TableState], txn: Txn, merged: Merged, *, keep: bool) -> None:
+    def _write(
+        self, branch: Branch, tables: Sequence[TableState], txn: Txn, merged: Merged, request: MergeRequest
+    ) -> Merged:
         """One batch."""
-        state = self._state
         drops = self._replay.drops(branch)
-        for lost in filter(None, map(self._replay.parent_of, drops)):
-            fork_where_shown(state, lost, but=branch.name)
+        lost = list(filter(None, map(self._replay.parent_of, drops)))
+        for table in lost:
+            fork_where_shown(self._state, table, but=branch.name)
+        changed = (*lost, *tables, *(part.table for part in merged.tables))
+        return self._replay.hold(request, changed, self._steps(branch, tables, drops, txn, merged, keep=request.keep))
+
+    def _steps(
+        self,
+        branch: Branch,
+        tables: Sequence[TableState],
+        drops: Sequence[Fork],
+        txn: Txn,
+        merged: Merged,
+        *,
+        keep: bool,
+    ) -> Steps[Merged]:
+        """What the merge changes, step by step."""
+        state = self._state
+        yield len(tables)  # to decide took as long
         for fork in drops:  # their names are free before tables that were made on the branch get them
             parent = self._replay.parent_of(fork)
             if parent is not None:
@@ -87,13 +108,16 @@ class Merging:
             for commit, author, prepared in replayed.to_write():
                 self._outcomes.write(author, commit, prepared)
                 commits.append(commit)
+                yield 1
         names.put_in_parent(merged.time_us)
         names.forget()
-        self._replay.end(txn, commits, named, merged.time_us)
         for moved in merged.marks:
             self._give_marks(moved)
         now_us = self._clocks.now_us()
-        self._end_forks(tables, merged, txn, now_us)
+        yield from self._end_forks(tables, merged, txn, now_us)
+        yield len(tables)  # the transaction's end takes as long
+        self._replay.end(txn, commits, named, merged.time_us)
+        yield len(tables)  # and so does writing and publishing
         if keep:
             instant = max(merged.time_us, now_us)
             state.note_answered(instant)
@@ -104,10 +128,12 @@ class Merging:
         note_event(
             state, BranchEventKind.MERGED, branch, max(merged.time_us, now_us), txn.principal, txn.txn_id, kept=keep
         )
+        self._decider.metrics.count_merge("merged")
+        return merged
 
-    def _end_forks(self, tables: Sequence[TableState], merged: Merged, txn: Txn, now_us: int) -> None:
+    def _end_forks(self, tables: Sequence[TableState], merged: Merged, txn: Txn, now_us: int) -> Iterator[int]:
         """The parent's tables have what the forks had."""
-        state, ended = self._state, list[EndedFork]()
+        state, ending = self._state, EndingForks(self._state, txn.txn_id, now_us)
         by_parent = {replayed.table.raw_id: replayed for replayed in merged.tables}
         for table in tables:
             fork = table.fork
@@ -121,9 +147,10 @@ class Merging:
             made = None if part is None else part.ended
             if made is None or made.before is not fork:
                 made = ended_fork(table, fork, part, fork.base)
-            ended.append(made)
             end_marks(state, table.meta.table_id)
-        end_forks(state, ended, txn.txn_id, now_us)
+            ending.end(made)
+            yield 1
+        ending.write()
 
     def _give_marks(self, moved: MovedMarks) -> None:
         """Moves the parent's cursors to where those of the fork are, and makes what it lacks."""
@@ -141,7 +168,7 @@ def refuse_unchecked(merged: Merged, checked: frozenset[str]) -> None:
     """Refuses to change a table that has `merge.checks` which the client doesn't know of."""
     for part in merged.tables:
         meta = part.table.meta
-        if part.count and not part.fails and meta.table_id not in checked:
+        if MERGE_CHECKS in meta.properties and part.count and not part.fails and meta.table_id not in checked:
             part.checks = parse_checks(text_property(meta.properties, MERGE_CHECKS))
             if part.checks:
                 part.refusal = MetaError(ErrorKind.BLOCKED, "MERGE_CHECKS_NOT_RUN", table=meta.name)

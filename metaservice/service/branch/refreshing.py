@@ -15,14 +15,14 @@ from metaservice.core.table.model import TableCommit
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReplayRequest
 from metaservice.service.branch.branches import note_event, put_branch
 from metaservice.service.branch.replay import ReadsUnder, Replayed, ended_fork
-from metaservice.service.commit.dropping import end_forks
+from metaservice.service.commit.dropping import EndingForks
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.branch_marks import end_marks, put_cursor, put_tag
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
-from metaservice.service.decider.ended_forks import EndedFork
 from metaservice.service.decider.forking import fork_id, make_fork
+from metaservice.service.decider.held_tables import Steps
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
@@ -38,7 +38,7 @@ class RefreshRequest(ReplayRequest):
 
 
 class Refreshing:
-    """The use case. Runs on the decider's thread: judged in turns, written whole."""
+    """The use case. Runs on the decider's thread: judged in turns, changed in turns, written whole."""
 
     def __init__(
         self, decider: Decider, transactions: Transactions, clocks: Clocks, keep_ms: int, reads_under: ReadsUnder
@@ -53,6 +53,8 @@ class Refreshing:
         return self._decider.state
 
     def refresh(self, request: RefreshRequest) -> Merged:
+        if request.turns.held is not None:
+            return self._replay.go_on(request.turns.held)
         done = self._replay.find_done(request.txn_id, request.digest)
         if done is not None:
             for replayed in done.tables:
@@ -65,38 +67,43 @@ class Refreshing:
         forks = [part for part in decided.tables if part.fails or part.table.meta.table_id not in made_on_it]
         refreshed = replace(decided, tables=forks)
         if refreshed.is_done and not request.validate_only:
-            self._write(branch, tables, txn, refreshed)
+            parents = (self._replay.parent_of(table.fork) for table in tables)
+            changed = (*tables, *filter(None, parents))
+            return self._replay.hold(request, changed, self._steps(branch, tables, txn, refreshed))
         if not request.validate_only:
-            self._decider.metrics.count_merge("refreshed" if refreshed.is_done else "refresh_refused")
+            self._decider.metrics.count_merge("refresh_refused")
         return refreshed
 
     def _name_in_parent(self, table: TableState) -> str:
         parent = self._replay.parent_of(table.fork)
         return off_branch(table.meta.name) if parent is None else parent.meta.name
 
-    def _write(self, branch: Branch, tables: Sequence[TableState], txn: Txn, refreshed: Merged) -> None:
-        """One batch."""
+    def _steps(self, branch: Branch, tables: Sequence[TableState], txn: Txn, refreshed: Merged) -> Steps[Merged]:
+        """What the refresh changes, step by step; one batch."""
+        yield len(tables)  # to decide took as long
         state, now_us = self._state, self._clocks.now_us()
         later = replace(branch, time_us=max(refreshed.time_us, now_us))
         state.note_answered(later.time_us)
         by_parent = {part.table.raw_id: part for part in refreshed.tables}
-        drops, ended = self._replay.drops(branch), list[EndedFork]()
-        for table in tables:
+        drops, ending = self._replay.drops(branch), EndingForks(state, txn.txn_id, now_us)
+        given = {table.fork.base: table.next_row_id for table in tables if table.fork is not None}
+        for table in tables:  # names are free before they are given again
             if table.fork is not None:
                 successor = fork_id(later, table.fork.base)
-                ended.append(ended_fork(table, table.fork, by_parent.get(table.fork.base), successor))
+                ending.end(ended_fork(table, table.fork, by_parent.get(table.fork.base), successor))
                 end_marks(state, table.meta.table_id)
-        end_forks(state, ended, txn.txn_id, now_us)  # names are free before they are given again
-        given = {table.fork.base: table.next_row_id for table in tables if table.fork is not None}
-        commits = [
-            commit
-            for part in refreshed.tables
-            if part.commits
-            for commit in self._fork_anew(later, part, given[part.table.raw_id])
-        ]
+                yield 1
+        ending.write()
+        commits: list[TableCommit] = []
+        for part in refreshed.tables:
+            if part.commits:
+                commits += self._fork_anew(later, part, given[part.table.raw_id])
+                yield 1 + len(part.commits)
         for moved in refreshed.marks:
             self._give_marks(later, moved)
+        yield len(tables)  # the transaction's end takes as long
         self._replay.end(txn, commits, refreshed.named, refreshed.time_us)
+        yield len(tables)  # and so does writing and publishing
         for dropped in drops:
             raw_id = fork_id(later, dropped.base)
             state.put_fork(replace(dropped, raw_id=raw_id, holds=(), is_gone=True))
@@ -105,6 +112,8 @@ class Refreshing:
             refreshed.names.forget_unchanged()
         put_branch(state, later)
         note_event(state, BranchEventKind.REFRESHED, later, later.time_us, txn.principal, txn.txn_id)
+        self._decider.metrics.count_merge("refreshed")
+        return refreshed
 
     def _give_marks(self, branch: Branch, moved: MovedMarks) -> None:
         """Puts the cursors that moved, and the tags, on the new fork."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from metaservice.core.commit.transaction import Txn
@@ -11,6 +10,7 @@ from metaservice.service.decider.ended_forks import EndedFork
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
+from metaservice.store.records.branches import EndedRecord, encode_ended_forks
 
 
 def forget_table(state: State, table: TableState, now_us: int) -> None:
@@ -31,17 +31,29 @@ def forget_table(state: State, table: TableState, now_us: int) -> None:
         state.put_fork(replace(table.fork, is_dropped=True))
 
 
-def end_forks(state: State, ended: Sequence[EndedFork], txn_id: str, now_us: int) -> None:
-    """Drops forks without open transactions. Nobody finds them any more; their records follow in later groups."""
-    names, tables, forks, changed = state.names, state.tables, state.forks, state.changed
-    for fork in ended:
-        table_id = keys.uuid_text(fork.record.raw_id)
-        del names[fork.record.name]
-        state.inlined_bytes -= tables.pop(table_id).inlined.size_bytes
-        changed.add(table_id)
-        forks[fork.record.raw_id] = fork.after
-    drop_us = max(now_us, state.newest_us)  # a clock that went back shortens no retention
-    state.ended_forks.add(txn_id, drop_us, [fork.record for fork in ended], state.batch)
+class EndingForks:
+    """Drops forks without open transactions, one by one. Nobody finds them any more; their records follow later."""
+
+    def __init__(self, state: State, txn_id: str, now_us: int) -> None:
+        self._state = state
+        self._key = keys.ended_forks_key(keys.uuid_bytes(txn_id))
+        self._drop_us = max(now_us, state.newest_us)  # a clock that went back shortens no retention
+        self._ended: list[EndedRecord] = []
+
+    def end(self, fork: EndedFork) -> None:
+        state, record = self._state, fork.record
+        table_id = keys.uuid_text(record.raw_id)
+        del state.names[record.name]
+        state.inlined_bytes -= state.tables.pop(table_id).inlined.size_bytes
+        state.changed.add(table_id)
+        state.forks[record.raw_id] = fork.after
+        state.ended_forks.add(self._key, self._drop_us, record)
+        self._ended.append(record)
+
+    def write(self) -> None:
+        """The one record of all."""
+        if self._ended:
+            self._state.batch.put(self._key, encode_ended_forks(self._drop_us, self._ended))
 
 
 def forget_unborn(state: State, txn: Txn, now_us: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from metaservice.core import limits
@@ -63,14 +63,32 @@ class Stamped:
 
 
 class ContinueNextGroup(Exception):  # noqa: N818 - no error: a job goes on in the next group
-    """Raised by a job whose turn is over, before it has changed anything.
+    """Raised by a job whose turn is over, before it has changed anything that others may see.
 
-    `run` continues it; None: the job itself does.
+    `run` continues it; None: the job itself does. `alone`: until it has ended no other job runs but for those that are
+    `Apart` from its tables.
     """
 
-    def __init__(self, run: Callable[[], object] | None = None) -> None:
+    def __init__(self, run: Callable[[], object] | None = None, *, alone: bool = False) -> None:
         super().__init__()
         self.run = run
+        self.alone = alone
+
+
+class Apart(Generic[T]):
+    """A job that reads and changes nothing but its tables and its own transactions.
+
+    `tables`: their ids, asked for on the decider's thread; None: it may be about more.
+    """
+
+    __slots__ = ("run", "tables")
+
+    def __init__(self, run: Callable[[], T], tables: Callable[[State], Iterable[str] | None]) -> None:
+        self.run = run
+        self.tables = tables
+
+    def __call__(self) -> T:
+        return self.run()
 
 
 class Mailbox(Generic[T]):
@@ -151,6 +169,9 @@ class Decider:
         """`ring` is called after every group; it must return quickly."""
         self._inbox: Mailbox[Job] = Mailbox()
         self._unfinished: list[Job] = []
+        self._alone: Job | None = None  # the unfinished one that others wait for
+        self._postponed: list[Job] = []  # those that do, in their order
+        self._postponed_sinks: set[Sink] = set()
         self._reopen = reopen
         self._tick = tick
         self._fail_stop = fail_stop
@@ -200,38 +221,46 @@ class Decider:
     def _run(self) -> None:
         try:
             while True:
-                jobs = self._inbox.take(timeout_s=0 if self._unfinished else 0.2)
+                jobs = self._inbox.take(timeout_s=0 if self._is_at_work else 0.2)
                 while not self._stopping and (left_s := self._gathering.left_s(len(jobs), time.monotonic())):
                     jobs += self._inbox.take(left_s)
                 self._group(jobs)
                 if self._stopping and not jobs:
                     self._group(self._inbox.close())
-                    while self._unfinished:
+                    while self._is_at_work:
                         self._group([])
                     return
         except BaseException as error:  # noqa: BLE001 - whatever it is, the log is the truth: the next start reads it
             self._fail_stop(error)
 
+    @property
+    def _is_at_work(self) -> bool:
+        return bool(self._unfinished or self._postponed)
+
     def _group(self, jobs: list[Job]) -> None:
-        waiting = self._unfinished
-        self._unfinished = []
-        jobs = waiting[1:] + waiting[:1] + jobs  # who judged first in the last group does so last in this one
+        waiting, postponed = self._unfinished, self._postponed
+        self._unfinished, self._postponed, self._postponed_sinks = [], [], set()
+        # who judged first in the last group does so last in this one
+        jobs = waiting[1:] + waiting[:1] + postponed + jobs
         self.state.judging_left = limits.JUDGE_TURN
         answers: dict[Sink, list[Answer]] = {}
         begun_ns = time.perf_counter_ns()
         try:
-            for sink, token, run in jobs:
+            for job in jobs:
+                if self._postpones(job):
+                    continue
+                sink, token, run = job
                 try:
                     result: object = run()
                 except ContinueNextGroup as more:
-                    following = run.goes_on(more.run) if isinstance(run, Stamped) else more.run or run
-                    self._unfinished.append((sink, token, following))
+                    self._note_unfinished(job, more)
                     continue
                 except MetaError as refusal:
                     result = refusal
                     self.metrics.count_refusal(refusal.reason)
                 answers.setdefault(sink, []).append((token, result))
-            self._tick()
+            if self._alone is None:
+                self._tick()
             sync_ns = time.perf_counter_ns()
             self._sync_since_s = time.monotonic()
             self.state.make_durable()
@@ -244,7 +273,7 @@ class Decider:
             self._note_sync(sync_ns, len(jobs))
         if (why := self.may_not_answer()) is not None:
             answers = {sink: [(token, why) for token, _ in given] for sink, given in answers.items()}
-        answered = len(jobs) - len(self._unfinished)
+        answered = len(jobs) - len(self._unfinished) - len(self._postponed)
         if answered:
             sync_s = (time.perf_counter_ns() - sync_ns) / 1e9
             self._gathering.group_ended(answered, len(self._inbox), sync_s, time.monotonic())
@@ -255,6 +284,30 @@ class Decider:
         if jobs:
             self._ring()
         self._measure(answered, begun_ns)
+
+    def _note_unfinished(self, job: Job, more: ContinueNextGroup) -> None:
+        sink, token, run = job
+        following = run.goes_on(more.run) if isinstance(run, Stamped) else more.run or run
+        self._unfinished.append((sink, token, following))
+        if more.alone:
+            self._alone = self._unfinished[-1]
+
+    def _postpones(self, job: Job) -> bool:
+        """Whether a job waits until the one that is alone has ended. That one never does: it begins its next turn."""
+        if self._alone is None:
+            return False
+        if job is self._alone:
+            self._alone = None
+            return False
+        sink, _, run = job
+        run = run.run if isinstance(run, Stamped) else run
+        if isinstance(run, Apart) and sink not in self._postponed_sinks:  # jobs of one sink run in order
+            tables = run.tables(self.state)
+            if tables is not None and self.state.are_apart(tables):
+                return False
+        self._postponed.append(job)
+        self._postponed_sinks.add(sink)
+        return True
 
     def note_decided(self, job: Stamped) -> None:
         self.stamped.append(job)
@@ -277,7 +330,7 @@ class Decider:
             ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store failed and is being reopened: ask again under the same id"
         )
         _refuse(jobs, lost)
-        self._unfinished = []
+        self._unfinished, self._postponed, self._alone = [], [], None
         self.stamped = []
         self.state = self._reopen()
 

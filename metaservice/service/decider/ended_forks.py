@@ -7,13 +7,13 @@ that one record, and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 
 from metaservice.store import keys
 from metaservice.store.forks import list_ended
 from metaservice.store.port import Batch, StoreCursor
-from metaservice.store.records.branches import EndedRecord, Fork, encode_ended_forks
+from metaservice.store.records.branches import EndedRecord, Fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,9 @@ class EndedForks:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, txn_id: str, time_us: int, ended: Sequence[EndedRecord], batch: Batch) -> None:
-        """Forks that a transaction ended; they were dropped at that time."""
-        if not ended:
-            return
-        key = keys.ended_forks_key(keys.uuid_bytes(txn_id))
-        batch.put(key, encode_ended_forks(time_us, ended))
-        for each in ended:
-            self._waiting[each.raw_id] = key, time_us, each
+    def add(self, key: bytes, time_us: int, ended: EndedRecord) -> None:
+        """A fork that was dropped at that time; the record under the key has it, or gets it with this decision."""
+        self._waiting[ended.raw_id] = key, time_us, ended
 
     def write(self, count: int, names: Container[str], batch: Batch) -> None:
         """Writes the records of some, the oldest first. `names`: of the tables that are there."""

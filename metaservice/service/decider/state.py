@@ -6,7 +6,7 @@ rebuilds the same state from the store; leases restart then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, first_id, unknown_txn
@@ -28,6 +28,7 @@ from metaservice.service.decider.periodic_book import PeriodicBook
 from metaservice.service.decider.snapshots import StoreSnapshots, TableState, WinnerFilesCache, load_commit_footprint
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.decider.txn_book import TxnBook
+from metaservice.service.decider.unwritten import Unwritten
 from metaservice.service.decider.usage import Usage
 from metaservice.service.decider.views import TableView, Views
 from metaservice.store import entry_keys, external_files, formats, index_migrations, keys
@@ -74,6 +75,8 @@ class State:
         self.forgotten_ms = 0
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
+        self.held: Collection[str] = ()  # ids of tables that a decision changes in several groups
+        self._is_laid_aside = False
         self.written = WinnerFilesCache(self.records, payloads)
         self.pins = PinBook(store.cursor())
         self.marks = MarkBook(store.cursor())
@@ -240,6 +243,8 @@ class State:
 
     def flush(self) -> None:
         """Lets reads of the store see the decisions since the last write."""
+        if self._is_laid_aside:
+            raise AssertionError("half of a decision would be written")
         if self.txns.unwritten:
             self.txns.write_open()
         for table_id in self.row_ids_given:
@@ -254,6 +259,28 @@ class State:
             self.dirty = True
             while len(self.ended) > limits.FOOTPRINTS_KEPT:  # only what the store can answer for by now
                 self.ended.popitem(last=False)
+
+    def exchange(self, other: Unwritten) -> None:
+        """Lays aside what is not written yet, for what was laid aside before."""
+        self.batch.ops, other.ops = other.ops, self.batch.ops
+        self.changed, other.changed = other.changed, self.changed
+        self.row_ids_given, other.row_ids_given = other.row_ids_given, self.row_ids_given
+        self._restored_now, other.restored_now = other.restored_now, self._restored_now
+        self._is_laid_aside = not self._is_laid_aside
+
+    def take_back(self, other: Unwritten) -> None:
+        """What was laid aside is written with the rest of this group."""
+        self.batch.ops += other.ops
+        self.changed |= other.changed
+        self.row_ids_given |= other.row_ids_given
+        self._restored_now |= other.restored_now
+
+    def are_apart(self, table_ids: Iterable[str]) -> bool:
+        """Whether tables are there, none of them is held, and none is a fork, which may need one that is held."""
+        tables = [self.tables.get(table_id) for table_id in table_ids]
+        return all(
+            table is not None and table.fork is None and table.meta.table_id not in self.held for table in tables
+        )
 
     def make_durable(self) -> None:
         """Writes and syncs the batch; nothing is answered or shown before this returns."""

@@ -14,6 +14,7 @@ MARKS = ("tests/branches/test_marks.py",)
 NAMES = ("tests/branches/test_names.py",)
 EVENTS = ("tests/branches/test_branch_events.py",)
 TURNS = ("tests/branches/test_merge_turns.py",)
+HELD = ("tests/branches/test_held_tables.py",)
 ENDED_FORKS = ("tests/branches/test_ended_forks.py",)
 FORK_BOOK = ("tests/unit/test_fork_book.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
@@ -497,6 +498,60 @@ BUGS: Final = (
         EVENTS,
     ),
     Bug(
+        "others commit to tables that a merge is about to change",
+        SERVICE + "decider/state.py",
+        ((" and table.meta.table_id not in self.held for", " for"),),
+        HELD,
+    ),
+    Bug(
+        "others commit to clones while a merge changes what they may need",
+        SERVICE + "decider/state.py",
+        (("table is not None and table.fork is None and", "table is not None and"),),
+        HELD,
+    ),
+    Bug(
+        "readers see the tables that a merge has changed so far",
+        SERVICE + "decider/state.py",
+        (("        self.changed, other.changed = other.changed, self.changed\n", ""),),
+        HELD,
+    ),
+    Bug(
+        "a crash leaves a part of a merge",
+        SERVICE + "decider/state.py",
+        (("        self.batch.ops, other.ops = other.ops, self.batch.ops\n", ""),),
+        HELD,
+    ),
+    Bug(
+        "a merge that was changed in turns is not written",
+        SERVICE + "decider/state.py",
+        (("        self.batch.ops += other.ops\n", ""),),
+        HELD,
+    ),
+    Bug(
+        "a call is run before an earlier one of its caller that waits for a merge",
+        SERVICE + "decider/decider.py",
+        ((" and sink not in self._postponed_sinks:", ":"),),
+        HELD,
+    ),
+    Bug(
+        "calls that wait for a merge are forgotten when the store fails",
+        SERVICE + "decider/decider.py",
+        (("            self._after_failure(jobs)\n", "            self._after_failure(jobs[:1])\n"),),
+        HELD,
+    ),
+    Bug(
+        "a commit that moves a cursor need not wait for a merge of the table that it reads",
+        "metaservice/rpc/services/apart.py",
+        (("if request.cursors or request.replacements", "if request.replacements"),),
+        ("tests/unit/test_apart.py",),
+    ),
+    Bug(
+        "files are registered for a transaction whose begin waits for a merge",
+        "metaservice/rpc/services/apart.py",
+        (("return None if txn is None else txn.tables", "return () if txn is None else txn.tables"),),
+        ("tests/unit/test_apart.py",),
+    ),
+    Bug(
         "forks that a merge ended are back after a crash",
         SERVICE + "decider/state.py",
         (("        self.ended_forks.load(cursor)\n", ""),),
@@ -525,8 +580,8 @@ BUGS: Final = (
         SERVICE + "commit/dropping.py",
         (
             (
-                "        changed.add(table_id)\n        forks[",
-                "        forks[",
+                "        state.changed.add(table_id)\n        state.forks[",
+                "        state.forks[",
             ),
         ),
         ENDED_FORKS,
