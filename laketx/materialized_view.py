@@ -8,7 +8,7 @@ daily.verify()
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from laketx.arrow_reads import ArrowReads
 from laketx.table import Table
-from metaservice.client import NotFoundError
+from metaservice.client import BlockedError, NotFoundError
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
@@ -66,8 +66,12 @@ class ViewStatus:
     schedule: str = ""
     is_suspended: bool = False
     failed: datetime | None = None  # the last refresh by schedule, if it failed
-    failure: str = ""
+    failure: str = ""  # of that, or which sources are not found
     expected: str = ""  # how long a refresh takes of either kind, by past ones
+
+
+def _why_not(lost: Sequence[str]) -> str:
+    return f"sources that are not found: {', '.join(lost)}" if lost else ""
 
 
 class MaterializedView(ArrowReads):
@@ -147,7 +151,12 @@ class MaterializedView(ArrowReads):
         meta = self.view.refreshed().meta
         last = refresh.last_refresh(self.view, self._definition)
         sources = self._definition.sources
-        heads = {name: self.lake.client.resolve_version(source.table_id).version for name, source in sources.items()}
+        heads, lost = dict[str, int](), list[str]()
+        for name, source in sources.items():
+            try:
+                heads[name] = self.lake.client.resolve_version(source.table_id).version
+            except (BlockedError, NotFoundError):
+                lost.append(name)
         failure = failure_of(meta)
         if failure is not None and last is not None and last.time_us > failure.time_us:
             failure = None
@@ -162,7 +171,7 @@ class MaterializedView(ArrowReads):
             schedule=schedule_of(meta).text,
             is_suspended=is_suspended(meta),
             failed=None if failure is None else moment_of(failure.time_us),
-            failure="" if failure is None else failure.text,
+            failure=_why_not(lost) if failure is None else failure.text,
         )
         if last is None:
             return status

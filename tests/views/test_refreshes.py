@@ -379,6 +379,19 @@ def test_the_longest_query_is_kept_and_a_longer_one_is_refused(lake: Lake) -> No
 # -- sources -----------------------------------------------------------------------------------------------------------
 
 
+def test_the_status_of_a_view_whose_source_was_dropped_says_so(lake: Lake) -> None:
+    left, right = (lake.create_table(f"gone.{name}", "id int") for name in ("left", "right"))
+    view = lake.create_materialized_view("gone.both", "SELECT l.id FROM gone.left l JOIN gone.right r ON l.id = r.id")
+    right.append([{"id": 1}])
+    lake.drop_table(left.name)
+    status = view.status()
+    assert status.failure == "sources that are not found: gone.left"
+    assert status.behind == {"gone.right": 1}
+    assert status.version == 1
+    lake.undrop_table(left.name)
+    assert not view.status().failure
+
+
 def test_renames_change_nothing_and_a_dropped_column_stops_the_view(lake: Lake) -> None:
     table, view = totals(lake, "renamed")
     table.rename_column("amount", "price")
