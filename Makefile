@@ -266,6 +266,10 @@ bench-console: $(VENV)/.ready-bench ## measure the console over 100,000 versions
 bench-field: $(VENV)/.ready-bench ## measure LakeTX beside DuckLake, deltalake and pyiceberg, without Spark; ARGS="reads changes" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.field $(ARGS)
 
+.PHONY: bench-goals
+bench-goals: $(VENV)/.ready-bench ## measure the rows that earlier runs missed beside their goals; ARGS="inlined field" chooses, JSON and SCALE as above
+	@$(PY) -m benchmarks.goals $(ARGS)
+
 .PHONY: bench-ha
 bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a bucket; ARGS="take-over throughput log-elsewhere" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.high_availability $(ARGS)

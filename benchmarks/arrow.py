@@ -127,7 +127,7 @@ def deleted(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG0
     for begin in range(0, len(gone), 10_000):
         table.delete(f"id IN ({', '.join(map(str, gone[begin : begin + 10_000]))})")
     assert table.count() == len(ids) - len(gone)
-    beside_pyarrow(bench, "1 % deleted", table, 1.3, {})
+    beside_pyarrow(bench, "1 % deleted", table, 1.15, {})
 
 
 def ten(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - delta-rs rewrites files

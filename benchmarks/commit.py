@@ -319,9 +319,12 @@ class Loads:
         for peer, times in (("deltalake", 30), ("pyiceberg", 100)):
             ratios = [one / at16[peer] for one in full.runs]
             bench.add(f"times {peer} at 16 writers", ratios, unit="times", at_least=times)
-        bench.measure(
-            "batches of 100 appends", lambda: self.rate("batch", 4, "maxcompute"), unit="commits/s", at_least=15000
-        )
+        self.batches()
+
+    def batches(self, at_least: float = 15_000) -> None:
+        """Appends in one call for many of them."""
+        work = "batches of 100 appends"
+        self.bench.measure(work, lambda: self.rate("batch", 4, "maxcompute"), unit="commits/s", at_least=at_least)
 
     def alone(self) -> None:
         """One writer, and what its calls cost without anything in them."""
@@ -335,7 +338,7 @@ class Loads:
             self.bench.measure(work, partial(median_ms, kind), unit="ms", at_most=2)
         self.bench.measure("one writer: two empty calls (median)", lambda: median_ms("two_empty_calls"), unit="ms")
 
-    def contended(self, at16: dict[str, float]) -> None:
+    def contended(self, at16: dict[str, float], at_least: float = 1_000) -> None:
         """Writers that meet; every decision is compared with what brute force says."""
         wasted: list[float] = []
 
@@ -348,7 +351,7 @@ class Loads:
             return decisions
 
         work = "contended, 16 writers, 8 partitions"
-        self.bench.measure(work, decisions_per_s, unit="decisions/s", at_least=1000, peers=at16)
+        self.bench.measure(work, decisions_per_s, unit="decisions/s", at_least=at_least, peers=at16)
         self.bench.add("contended: lost races", wasted[1:], unit="%")
 
     def large(self) -> None:
