@@ -33,6 +33,7 @@ BACKOFFS: Final[Mapping[ErrorKind, Backoff]] = {
     ErrorKind.UNAVAILABLE: Backoff(base_s=0.05, longest_s=2.0),
     ErrorKind.EXHAUSTED: Backoff(base_s=0.5, longest_s=10.0),
 }
+NOT_REPEATED: Final = frozenset({"TOO_MANY_INLINED_ROWS"})  # the writer puts its rows into files instead
 # After an attempt without an answer these still don't tell what became of it.
 SAYS_NOTHING: Final = frozenset(
     {ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED, ErrorKind.DENIED, ErrorKind.CORRUPT},
@@ -84,7 +85,8 @@ class Retries:
         try:
             return attempt()
         except MetaServiceError as error:
-            if error.kind not in BACKOFFS and not isinstance(error, UnauthenticatedError):
+            is_repeated = error.kind in BACKOFFS and error.reason not in NOT_REPEATED
+            if not is_repeated and not isinstance(error, UnauthenticatedError):
                 raise
             return self._repeat(attempt, decides, error, began_s)
 
@@ -118,7 +120,7 @@ class Retries:
             refused = tokens if isinstance(last, UnauthenticatedError) else None
             if refused is not None:
                 tokens = None
-            elif (backoff := BACKOFFS.get(last.kind)) is not None:
+            elif last.reason not in NOT_REPEATED and (backoff := BACKOFFS.get(last.kind)) is not None:
                 delay_s = backoff.delay_s(number, self._chance())
                 if self._monotonic_s() + delay_s >= deadline_s:
                     break

@@ -26,8 +26,9 @@ from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, da
 from worker.arrow.scan.inlined_rows import content_of, joined, read_columns, rows_in
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.write.inlined_files import inlined_files
 from worker.arrow.write.staged_files import write_parts
-from worker.base.schema import OP, ROW_ID
+from worker.base.schema import OP, PART, ROW_ID
 from worker.commit.stages import Stage
 from worker.files.arrow_types import arrow_schema, in_shape
 
@@ -140,6 +141,60 @@ def test_properties_say_what_few_rows_are(lake: Lake, properties: dict[str, str]
     assert table.count() == rows
 
 
+@pytest.mark.parametrize(
+    ("properties", "is_inlined"),
+    [({}, True), ({"write.inline.rows": "150"}, True), ({"write.inline.rows": "149"}, False)],
+)
+@pytest.mark.parametrize("keyed", [False, True])
+def test_few_rows_for_each_of_many_partitions_write_no_file(
+    lake: Lake, properties: dict[str, str], is_inlined: bool, keyed: bool
+) -> None:
+    """A hundredth of `write.inline.rows` for each: 1,050 rows into 700 partitions."""
+    key: dict[str, Any] = {"primary_key": ["id", "p"], "buckets": 1} if keyed else {}
+    name = f"few.spread_{new_uuid7().replace('-', '')}"
+    table = lake.create_table(name, "id bigint, p bigint", partition_by=["p"], properties=properties, **key)
+    rows = [{"id": at, "p": at % 700} for at in range(1_050)]
+    (table.upsert if keyed else table.append)(rows)
+    assert [one.inlined for one in live(table)] == [is_inlined] * 700
+    assert table.to_arrow().sort_by("id").to_pylist() == rows
+    assert table.to_arrow(where="p = 7").sort_by("id").to_pylist() == [rows[7], rows[707]]
+
+
+def test_rows_that_take_too_many_bytes_in_all_become_files(lake: Lake) -> None:
+    """Each entry names all columns."""
+    columns = ", ".join(f"column_{at:03} bigint" for at in range(100))
+    table = lake.create_table("few.wide", f"p bigint, {columns}", partition_by=["p"])
+    table.append([{"p": at, "column_099": at} for at in range(700)])
+    assert not any(one.inlined for one in live(table))
+    assert table.count(where="column_099 >= 600") == 100
+
+
+def test_one_inlined_file_has_fewer_bytes_than_a_commit() -> None:
+    meta = catalog_pb2.Table(name="t")
+    meta.columns.add(name="v", type="string", column_id=1)
+    parts = [(f"0/part-{at:05}-0.arrow", pa.table({"v": ["x" * (700 << 10)]})) for at in range(2)]
+    assert len(inlined_files(meta, parts, common_pb2.FILE_KIND_UNSPECIFIED) or []) == 2
+    together = [(parts[0][0], pa.concat_tables([rows for _, rows in parts]))]
+    assert inlined_files(meta, together, common_pb2.FILE_KIND_UNSPECIFIED) is None
+
+
+def test_rows_that_the_service_does_not_keep_become_files(tmp_path: Path) -> None:
+    with (
+        service(tmp_path / "data", "--inlined-bytes-max", "2000") as (running, _),
+        connect(f"laketx://{running.address}", warehouse=str(tmp_path / "lake")) as lake,
+    ):
+        plain = lake.create_table("t.plain", "id bigint, p bigint", partition_by=["p"])
+        keyed = lake.create_table("t.keyed", "id bigint", primary_key=["id"], buckets=1)
+        for at in range(5):
+            plain.append([{"id": at, "p": 1}])
+            keyed.upsert([{"id": at}])
+        with lake.transaction() as txn:
+            txn.table("t.keyed").delete("id = 0")
+            txn.table("t.plain").append([{"id": 9, "p": each} for each in range(2_000)])
+        assert [{one.inlined for one in live(table)} for table in (plain, keyed)] == [{False, True}] * 2
+        assert [plain.count(where="id < 9"), plain.count(where="id = 9"), keyed.count()] == [5, 2_000, 4]
+
+
 @pytest.mark.parametrize("kind", ["string", "binary"])
 def test_texts_in_keys_are_compared_across_files_and_inlined_rows(lake: Lake, kind: str) -> None:
     name = f"t.texts_{kind}"
@@ -213,6 +268,31 @@ def test_entries_say_what_those_of_files_say(
         one.ClearField("bytes")
         one.ClearField("content")
     assert inlined == filed
+
+
+@given(st.lists(ROWS, min_size=2, max_size=12), st.sampled_from(["k", "b", "p", "s", "day", "t", "n"]))
+@settings(max_examples=60, deadline=None)
+def test_entries_of_many_parts_are_those_of_each(rows: list[dict[str, Any]], by: str) -> None:
+    columns = [
+        catalog_pb2.Column(name=text.split()[0], type=text.split()[1], column_id=at, nullable="not null" not in text)
+        for at, text in enumerate(COLUMNS.split(", "), start=1)
+    ]
+    meta = catalog_pb2.Table(name="t", columns=columns, schema_version=3, partition_columns=[by])
+    stored = pa.Table.from_pylist(rows, arrow_schema(meta)).append_column(
+        OP, pa.array([n % 2 for n in range(len(rows))], pa.int8())
+    )
+    parts = [(f"0/{PART}={at:05}-x/part-0.arrow", part) for at, part in enumerate(pieces(stored, rows, by))]
+    together = inlined_files(meta, parts, common_pb2.FILE_KIND_DELTA)
+    assert together == [one for part in parts for one in inlined_files(meta, [part], common_pb2.FILE_KIND_DELTA) or []]
+
+
+def pieces(stored: pa.Table, rows: list[dict[str, Any]], by: str) -> Iterator[pa.Table]:
+    """Neighbours with one value."""
+    begin = 0
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or rows[end][by] != rows[begin][by]:
+            yield stored.slice(begin, end - begin)
+            begin = end
 
 
 def test_entries_count_tombstones() -> None:

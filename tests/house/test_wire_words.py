@@ -71,7 +71,7 @@ def test_no_number_of_a_name_stands_in_java_and_in_python() -> None:
 def test_the_numbers_of_the_wire_are_those_of_the_service() -> None:
     assert limits.KEYS_EXACT_MAX == common_pb2.LIMIT_KEYS_NAMED
     assert limits.ROW_RANGES_MAX == common_pb2.LIMIT_ROW_RANGES
-    assert limits.INLINED_FILE_BYTES_MAX >= common_pb2.LIMIT_INLINE_COMMIT_BYTES
+    assert limits.INLINED_FILE_BYTES_MAX >= common_pb2.LIMIT_INLINE_FILE_BYTES
     assert limits.PREDICATE_NODES_MAX >= common_pb2.LIMIT_CONDITION_NODES
     assert limits.PREDICATE_DEPTH_MAX >= common_pb2.LIMIT_CONDITION_DEPTH
     assert limits.PLAN_PARTITIONS_MAX >= common_pb2.LIMIT_PARTITIONS_NAMED

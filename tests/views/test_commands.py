@@ -15,9 +15,8 @@ from metaservice.cli.failures import Exit
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.integration.service import service
 from tests.integration.terminal import Shell
+from worker.arrow.write.inlined_files import inlined_files
 from worker.arrow.write.input_rows import fitted
-from worker.arrow.write.staged_files import inlined_file
-from worker.commit.stages import Stage
 
 QUERY = "SELECT day, count(*) AS n FROM shop.orders GROUP BY day"
 
@@ -68,10 +67,9 @@ def test_a_view_that_differs_ends_the_command_with_a_code(tmp_path: Path) -> Non
         intent = transaction_pb2.TableIntent(table_id=view_id, operation=common_pb2.OPERATION_MERGE)
         vector = json.dumps({cursor.table_id: cursor.version})
         with client.begin([intent], properties={"view.vector": vector, "view.class": "full"}) as txn:
-            stage = Stage(view.view.meta, view.view.folder, txn.txn_id, 1)
             row = fitted(pa.table({"day": [9], "n": [9]}), view.view.meta)
-            file = inlined_file(stage, f"{txn.txn_id}/0.arrow", row, common_pb2.FILE_KIND_UNSPECIFIED)
-            txn.queue(view_id, [file], [])
+            parts = [(f"{txn.txn_id}/0.arrow", row)]
+            txn.queue(view_id, inlined_files(view.view.meta, parts, common_pb2.FILE_KIND_UNSPECIFIED) or [], [])
             move = transaction_pb2.CursorMove(
                 table_id=cursor.table_id, name=cursor.name, expected_version=cursor.version, version=cursor.version
             )

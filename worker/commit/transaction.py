@@ -20,6 +20,7 @@ from metaservice.client import (
     BlockedError,
     CommitOutcomeUnknownError,
     ConflictError,
+    ExhaustedError,
     MetaServiceError,
     Transaction,
     features,
@@ -41,6 +42,7 @@ from worker.connection.lake_connection import Connection
 ATTEMPTS_MAX: Final = int(common_pb2.LIMIT_ATTEMPTS)
 BACKOFF: Final = Backoff(base_s=0.1, longest_s=5.0)
 NOT_ADOPTED: Final = ("METADATA_CHANGED", "NOT_ADOPTABLE", "PURGE_HAS_BEGUN")  # the files fit no more, or are gone
+NOT_KEPT: Final = "TOO_MANY_INLINED_ROWS"
 PLANNED_AGAIN: Final[Mapping[str, str]] = {
     "SCHEMA_VERSION_MISMATCH": "the columns changed",
     "VERSION_RETIRED": "the version was retired",
@@ -101,6 +103,7 @@ def _run_writes(
     policy: OnConflict = "fail"
     staged: dict[str, int] = {}
     writes: list[Write] = []
+    may_inline = True
     for attempt in range(1, ATTEMPTS_MAX + 1):
         if attempt > 1:
             time.sleep(BACKOFF.delay_s(attempt - 2, random.random()))
@@ -116,10 +119,15 @@ def _run_writes(
                     writes = plan()  # from the table as it is now
                 policy = _policy(writes, on_conflict)
                 writes, txn = _begun(lake, writes, plan, message, txn_id, properties)
-                committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors)
+                committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors, may_inline=may_inline)
             else:
                 committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
             return _commits(writes, committed, txn_id, staged, attempt)
+        except ExhaustedError as error:
+            may_repeat = may_inline and txn_id is None and attempt < ATTEMPTS_MAX
+            if error.reason != NOT_KEPT or not may_repeat or any(write.are_rows_once for write in writes):
+                raise
+            may_inline, lost = False, None  # files are not bounded
         except _Lost as error:
             race = error
             may_resubmit = policy == "resubmit" and race.adoptable
@@ -254,6 +262,8 @@ def _attempt(
     txn: Transaction,
     policy: OnConflict,
     cursors: Sequence[transaction_pb2.CursorMove],
+    *,
+    may_inline: bool,
 ) -> tuple[common_pb2.Committed, dict[str, int], str]:
     stages = [
         Stage(
@@ -261,7 +271,7 @@ def _attempt(
             write.table.folder,
             txn.txn_id,
             txn.tables[write.meta.table_id].read_version,
-            may_inline=lambda: lake.client.offers(INLINED_ROWS),
+            may_inline=lambda: may_inline and lake.client.offers(INLINED_ROWS),
         )
         for write in writes
     ]

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
-from worker.base.schema import OP, ROW_ID, TOMBSTONE
+from worker.base.schema import OP, PART, ROW_ID, TOMBSTONE
 from worker.base.values import FLOATS, TIMES, raw_value, wire_value
 from worker.files.arrow_types import ARROW
 from worker.files.storage import in_pages
@@ -163,6 +163,13 @@ def column_stats(footer: Any, leaf: int, column: catalog_pb2.Column) -> common_p
 
 def _signed(raw: bytes) -> int:
     return int.from_bytes(raw, "big", signed=True)
+
+
+def bucket_in(path: str) -> int:
+    """The bucket of a staged file, from its folder or the number of the task that wrote it."""
+    folder = path.rpartition(f"/{PART}=")[2].partition("/")[0] if f"/{PART}=" in path else ""
+    number = folder.partition("-")[0] or path.rpartition("/")[2].removeprefix("part-").partition("-")[0]
+    return int(number)
 
 
 def partition_of(meta: catalog_pb2.Table, entry: common_pb2.DataFile, files: Any, path: str) -> common_pb2.Partition:

@@ -251,7 +251,8 @@ PROPERTIES: Final = (
         "write.inline.rows",
         "1000",
         "A write of so few rows without Spark, or an INSERT of SQL that [brings them with it](spark-sql.md#writing), "
-        "puts them into its commit instead of a file; 0: never.",
+        "puts them into its commit instead of a file; a write without Spark to many partitions or buckets may have a "
+        "hundredth of them for each. 0: never.",
         low=0,
         high=100_000,
     ),

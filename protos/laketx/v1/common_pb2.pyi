@@ -111,7 +111,9 @@ class _LimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Limit.ValueType
     """Of rows that a commit brings inlined, where the table's property write.inline.rows says nothing."""
     LIMIT_INLINE_BYTES: _Limit.ValueType  # 262144
     """Of their bytes, where write.inline.bytes says nothing."""
-    LIMIT_INLINE_COMMIT_BYTES: _Limit.ValueType  # 1048576
+    LIMIT_INLINE_FILE_BYTES: _Limit.ValueType  # 1048576
+    """Of the content of one inlined file."""
+    LIMIT_INLINE_COMMIT_BYTES: _Limit.ValueType  # 4194304
     """Of the content of all inlined files of a commit: each of them names all columns."""
     LIMIT_INLINED_PATHS: _Limit.ValueType  # 3500
     """Of paths in one ReadInlinedRequest: the longest fit into a message."""
@@ -161,7 +163,9 @@ LIMIT_INLINE_ROWS: Limit.ValueType  # 1000
 """Of rows that a commit brings inlined, where the table's property write.inline.rows says nothing."""
 LIMIT_INLINE_BYTES: Limit.ValueType  # 262144
 """Of their bytes, where write.inline.bytes says nothing."""
-LIMIT_INLINE_COMMIT_BYTES: Limit.ValueType  # 1048576
+LIMIT_INLINE_FILE_BYTES: Limit.ValueType  # 1048576
+"""Of the content of one inlined file."""
+LIMIT_INLINE_COMMIT_BYTES: Limit.ValueType  # 4194304
 """Of the content of all inlined files of a commit: each of them names all columns."""
 LIMIT_INLINED_PATHS: Limit.ValueType  # 3500
 """Of paths in one ReadInlinedRequest: the longest fit into a message."""

@@ -421,9 +421,21 @@ BUGS: Final = (
     ),
     Bug(
         "bounds of an inlined file leave out its largest value",
-        "worker/arrow/write/staged_files.py",
+        "worker/arrow/write/inlined_files.py",
         (('extremes["max"]', 'extremes["min"]'),),
         own_tests=("tests/arrow/test_inlined.py", "-k", "entries_say"),
+    ),
+    Bug(
+        "an inlined file among many has the partition of another",
+        "worker/arrow/write/inlined_files.py",
+        (("values.take(pa.array(begins))", "values.slice(0, len(begins))"),),
+        own_tests=("tests/arrow/test_inlined.py", "-k", "many_parts or many_partitions"),
+    ),
+    Bug(
+        "an inlined file among many has the rows of another",
+        "worker/arrow/scan/inlined_rows.py",
+        (("begins = [len(head), *ends]", "begins = [len(head), *([len(head)] * len(ends))]"),),
+        own_tests=("tests/arrow/test_inlined.py", "-k", "many_parts or many_partitions"),
     ),
     Bug(
         "a stream of rows that lost a race is committed without them",

@@ -65,7 +65,21 @@ def joined(contents: Sequence[Content]) -> Content:
 
 def content_of(rows: pa.Table) -> Content:
     """An inlined file with these rows."""
+    (content,) = contents_of([rows])
+    return content
+
+
+def contents_of(parts: Sequence[pa.Table]) -> list[Content]:
+    """Inlined files with these rows, which have one schema. It is written once: it is most of a small file."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=OPTIONS) as out:
-        out.write_table(rows.combine_chunks())
-    return bytes(sink.getvalue())
+    ends = []
+    with pa.ipc.new_stream(sink, parts[0].schema, options=OPTIONS) as out:
+        for rows in parts:
+            out.write_table(rows.combine_chunks())
+            ends.append(sink.tell())
+    whole = bytes(sink.getvalue())
+    if len(parts) == 1:
+        return [whole]
+    head = head_of(whole)
+    begins = [len(head), *ends]
+    return [head + whole[begin:end] + END for begin, end in zip(begins, ends, strict=False)]

@@ -14,8 +14,8 @@ from worker.arrow.expressions.conditions import columns_in, parsed
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import FileToRead, VersionRows
 from worker.arrow.write import key_lookups, partial_images
+from worker.arrow.write.inlined_files import are_few
 from worker.arrow.write.input_rows import fitted
-from worker.arrow.write.staged_files import are_few
 from worker.arrow.write.staged_rows import (
     check_keys,
     tombstone_columns,

@@ -24,6 +24,7 @@ import org.apache.spark.sql.types.DataType;
 final class GivenRows {
   private static final String ROWS = "write.inline.rows";
   private static final String BYTES = "write.inline.bytes";
+  private static final long FILE_BYTES_MAX = Limit.LIMIT_INLINE_FILE_BYTES_VALUE;
   private static final long COMMIT_BYTES_MAX = Limit.LIMIT_INLINE_COMMIT_BYTES_VALUE; // each part of it names all columns
   private static final Set<String> NOT_KEPT =
       Set.of("FEATURE_NOT_OFFERED", "FILE_KIND_INVALID", "INLINED_TOO_LARGE", "TOO_MANY_INLINED_ROWS");
@@ -54,7 +55,8 @@ final class GivenRows {
   static Arrived inlined(WriterCommitMessage[] messages, Staging staging) {
     Arrived found = written(messages, staging);
     long bytes = found.files().stream().mapToLong(DataFile::getBytes).sum();
-    return bytes <= COMMIT_BYTES_MAX ? found : null;
+    boolean isOneTooLarge = found.files().stream().anyMatch(file -> file.getBytes() > FILE_BYTES_MAX);
+    return isOneTooLarge || bytes > COMMIT_BYTES_MAX ? null : found;
   }
 
   /** What the tasks handed over, put into files here, by the rules of all files. */

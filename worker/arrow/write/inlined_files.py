@@ -1,0 +1,146 @@
+"""Entries that have their few rows themselves. Their facts are those that the footer of a file would have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.scan.inlined_rows import contents_of
+from worker.base.schema import OP, SET, TOMBSTONE
+from worker.base.values import raw_value, wire_value
+from worker.files.footers import STATS_COLUMNS, bucket_in
+from worker.files.parquet_options import has_nan
+from worker.files.position_blocks import Numbers
+
+ROWS: Final = "write.inline.rows"
+BYTES: Final = "write.inline.bytes"
+DEFAULTS: Final = {ROWS: common_pb2.LIMIT_INLINE_ROWS, BYTES: common_pb2.LIMIT_INLINE_BYTES}
+FILES_OF_ALL: Final = 100  # a write to more files may have as many rows for each as one to so many has on average
+KINDS: Final[Mapping[common_pb2.FileKind.ValueType, common_pb2.FileKind.ValueType]] = {
+    common_pb2.FILE_KIND_UNSPECIFIED: common_pb2.FILE_KIND_INLINED,
+    common_pb2.FILE_KIND_DELTA: common_pb2.FILE_KIND_INLINED_DELTA,
+}
+FILE_BYTES_MAX: Final = common_pb2.LIMIT_INLINE_FILE_BYTES
+COMMIT_BYTES_MAX: Final = common_pb2.LIMIT_INLINE_COMMIT_BYTES  # each part of a commit names all columns
+
+
+def are_few(meta: catalog_pb2.Table, rows: pa.Table, files: int = 1) -> bool:
+    """Whether the rows of a write to so many files are few enough, by the table's properties."""
+    most = _most(meta, ROWS)
+    return len(rows) <= max(most, files * most // FILES_OF_ALL) and rows.nbytes <= _most(meta, BYTES)
+
+
+def _most(meta: catalog_pb2.Table, name: str) -> int:
+    return int(meta.properties[name]) if name in meta.properties else DEFAULTS[name]
+
+
+def inlined_files(
+    meta: catalog_pb2.Table, parts: Sequence[tuple[str, pa.Table]], kind: common_pb2.FileKind.ValueType
+) -> list[common_pb2.DataFile] | None:
+    """The entries of parts, each a path and rows in the shape of the table's files; None: they take too many bytes."""
+    groups: dict[bool, list[tuple[str, pa.Table]]] = defaultdict(list)  # of one schema
+    for path, rows in parts:
+        groups[SET in rows.schema.names].append((path, rows))
+    by_path: dict[str, common_pb2.DataFile] = {}
+    size = 0
+    for group in groups.values():
+        contents = contents_of([rows for _, rows in group])
+        size += sum(map(len, contents))
+        if size > COMMIT_BYTES_MAX or max(map(len, contents)) > FILE_BYTES_MAX:
+            return None
+        entries = _entries(meta, pa.concat_tables([rows for _, rows in group]), [len(rows) for _, rows in group])
+        for (path, _), content, entry in zip(group, contents, entries, strict=True):
+            entry.path, entry.kind, entry.bytes, entry.content = path, KINDS[kind], len(content), content
+            if kind != common_pb2.FILE_KIND_UNSPECIFIED:
+                entry.bucket = bucket_in(path)
+            by_path[path] = entry
+    return [by_path[path] for path, _ in parts]
+
+
+def _entries(meta: catalog_pb2.Table, rows: pa.Table, counts: Sequence[int]) -> list[common_pb2.DataFile]:
+    """What is said of rows that follow each other, so many in each entry."""
+    entries = [common_pb2.DataFile(rows=count, schema_version=meta.schema_version) for count in counts]
+    begins = np.cumsum([0, *counts[:-1]])
+    fixed = {*meta.primary_key, *meta.partition_columns}
+    for at, column in enumerate(meta.columns):
+        if at >= STATS_COLUMNS and column.name not in fixed and column.nullable:
+            continue
+        values = rows.column(column.name).combine_chunks()
+        if not pa.types.is_nested(values.type):
+            for entry, stats in zip(entries, _stats(column, values, counts, begins), strict=True):
+                if stats is not None:
+                    entry.stats.append(stats)
+        if column.name in meta.partition_columns:
+            firsts = values if len(values) == len(counts) else values.take(pa.array(begins))
+            for entry, value in zip(entries, firsts.to_pylist(), strict=True):
+                entry.partition.values.add(column=column.name, value=wire_value(value, column.type))
+    for entry in entries:
+        entry.partition.SetInParent()
+    if OP in rows.column_names:
+        are_tombstones = rows.column(OP).to_numpy() == TOMBSTONE
+        for entry, tombstones in zip(entries, np.add.reduceat(are_tombstones, begins, dtype=int).tolist(), strict=True):
+            entry.tombstones = tombstones
+    return entries
+
+
+def _stats(
+    column: catalog_pb2.Column, values: pa.Array, counts: Sequence[int], begins: Numbers
+) -> Iterator[common_pb2.ColumnStats | None]:
+    """Those of each entry's values; None of those with NaN, as files have none of them."""
+    none_of = [0] * len(counts)
+    nan = none_of
+    if has_nan(values):
+        nan = np.add.reduceat(pc.is_nan(values).fill_null(False).to_numpy(False), begins, dtype=int).tolist()
+    nulls = none_of
+    if values.null_count:
+        nulls = np.add.reduceat(values.is_null().to_numpy(False), begins, dtype=int).tolist()
+    lows = highs = [None] * len(counts)
+    if not pa.types.is_binary(values.type):
+        smallest, largest = _extremes(values, counts)
+        lows = _raw(smallest)
+        highs = lows if largest is smallest else _raw(largest)
+    for low, high, null, is_nan in zip(lows, highs, nulls, nan, strict=True):
+        yield None if is_nan else _bounded(column, null, low, high)
+
+
+def _extremes(values: pa.Array, counts: Sequence[int]) -> tuple[pa.Array, pa.Array]:
+    """The least and the greatest value of each entry; NULL where all are."""
+    if len(values) == len(counts):
+        return values, values
+    if len(counts) == 1:
+        extremes = pc.min_max(values)
+        return pa.array([extremes["min"]], values.type), pa.array([extremes["max"]], values.type)
+    numbered = pa.table({"entry": np.repeat(np.arange(len(counts)), counts), "value": values})
+    grouped = numbered.group_by("entry", use_threads=False).aggregate([("value", "min_max")])
+    return tuple(grouped.column("value_min_max").combine_chunks().flatten())
+
+
+def _raw(values: pa.Array) -> list[Any]:
+    """The values as a footer has them; those of decimals are not."""
+    if pa.types.is_temporal(values.type):
+        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    raw: list[Any] = values.to_pylist()
+    return raw
+
+
+def _bounded(column: catalog_pb2.Column, nulls: int, low: Any, high: Any) -> common_pb2.ColumnStats:
+    if low is None:
+        return common_pb2.ColumnStats(column_id=column.column_id, nulls=nulls)
+    if isinstance(low, Decimal):
+        smallest, largest = wire_value(low, column.type), wire_value(high, column.type)
+        return common_pb2.ColumnStats(column_id=column.column_id, nulls=nulls, min=smallest, max=largest)
+    least, cut_min = raw_value(low, column.type, is_max=False)
+    greatest, cut_max = raw_value(high, column.type, is_max=True)
+    stats = common_pb2.ColumnStats(column_id=column.column_id, nulls=nulls)
+    if least is not None and greatest is not None:
+        stats.min.CopyFrom(least)
+        stats.max.CopyFrom(greatest)
+        stats.truncated = cut_min or cut_max
+    return stats
