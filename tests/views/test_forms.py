@@ -14,7 +14,7 @@ from tests.views.queries import TABLES, random_rows
 from worker.base.errors import InputError
 from worker.views.classes import classified
 from worker.views.delta import whole_text
-from worker.views.engine import Engine, run_with
+from worker.views.engine import Engine, run_with, types_in
 from worker.views.functions import NAMED_SCALARS
 from worker.views.operators import Work
 from worker.views.query import analyse, parse
@@ -129,9 +129,9 @@ INDEXED = pa.table(
 def test_indexes_mean_what_they_mean_in_duckdb() -> None:
     listed = ", ".join(f"{text} AS c{at}" for at, text in enumerate(INDEXES))
     with Engine() as engine:
-        types = engine.types(INDEXED.schema)
         engine.add("rows", INDEXED)
         wanted = engine.run(f"SELECT {listed} FROM rows").to_pylist()
+    types = types_in(INDEXED.schema)
     query = analyse(parse(f"SELECT {listed} FROM s.a"), {"s.a": types})
     stored = analyse(parse(query.canonical), {"s.a": types})
     assert stored.canonical == query.canonical

@@ -30,7 +30,7 @@ from worker.commit.writes import Write
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.periodic.statements import TaskStatement, expression_text, parse_statement, refused
-from worker.views.engine import Engine, run_with
+from worker.views.engine import Engine, run_with, types_in
 from worker.views.operators import LAKE, quoted
 
 TASK, TASK_STATEMENT, TASK_SOURCES = "task.name", "task.statement", "task.sources"  # properties of commits
@@ -286,8 +286,8 @@ def _fixed(statement: TaskStatement, meta: catalog_pb2.Table, due_us: int) -> pa
     values = {stored[name]: text for name, text in statement.fixed_columns(due_us).items()}
     if statement.verb == "overwrite" and values and len(values) < len(stored):
         raise refused(f"INSERT OVERWRITE … PARTITION has a value for each of {', '.join(stored.values())}, or for none")
+    types = types_in(columns_schema(meta))
     with Engine() as engine:
-        types = engine.types(columns_schema(meta))
         listed = [f"CAST({text} AS {types[name]}) AS {quoted(name)}" for name, text in values.items()]
         return engine.run(f"SELECT {', '.join(listed)}") if listed else pa.table({})
 

@@ -14,7 +14,7 @@ from worker.connection.lake_connection import Connection
 from worker.views.classes import Classified, classified
 from worker.views.definition import ViewSource, properties_of
 from worker.views.delta import NONE, whole_text
-from worker.views.engine import Engine, run_with
+from worker.views.engine import run_with, types_in
 from worker.views.operators import Work
 from worker.views.query import analyse, parse
 
@@ -36,8 +36,7 @@ def planned_view(lake: Connection, text: str, *, strict: bool) -> NewView:
     statement = parse(text)
     metas = {name: lake.client.get_table(name) for name in statement.tables}
     schemas = {name: _lower(columns_schema(meta), meta) for name, meta in metas.items()}
-    with Engine() as engine:
-        query = analyse(statement, {name: engine.types(schema) for name, schema in schemas.items()})
+    query = analyse(statement, {name: types_in(schema) for name, schema in schemas.items()})
     operators = tuple(classified(query.operator))
     if strict:
         for step in operators:

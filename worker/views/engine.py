@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -19,6 +19,7 @@ else:
     duckdb = LazyModule("duckdb")
 
 ARROW: Final = "arrow:"
+SCHEMAS_KEPT: Final = 1_000
 SETTINGS: Final = (
     "SET GLOBAL TimeZone = 'UTC'",
     "SET GLOBAL python_enable_replacements = false",
@@ -50,6 +51,7 @@ class Engine:
     def __init__(self) -> None:
         self._from = _database()
         self._session = self._from.cursor()
+        self._added: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +68,9 @@ class Engine:
         0.0 in a list is not -0.0. With signs that cancel each other DuckDB computes it, here as in any other place.
         """
         floats = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
-        self.run(f"DROP VIEW IF EXISTS {quoted(name)}")
+        if name in self._added:
+            self.run(f"DROP VIEW IF EXISTS {quoted(name)}")
+        self._added.add(name)
         if not floats:
             self._session.register(name, rows)
             return
@@ -95,10 +99,13 @@ class Engine:
         rows = self.run(f"DESCRIBE {quoted(name)}").to_pylist()
         return {row["column_name"]: row["column_type"] for row in rows}
 
-    def types(self, schema: pa.Schema) -> dict[str, str]:
-        """Return the types of columns in DuckDB's words."""
-        self.add("described", schema.empty_table())
-        return self.types_of("described")
+
+@lru_cache(SCHEMAS_KEPT)
+def types_in(schema: pa.Schema) -> Mapping[str, str]:
+    """Return the types of columns in DuckDB's words."""
+    with Engine() as engine:
+        engine.add("described", schema.empty_table())
+        return engine.types_of("described")
 
 
 def matches(left: str, right: str, names: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.views.definition import ViewSource
 from worker.views.delta import CHANGES, FROM, NONE, TO, DeltaPlan, N, Restriction, relations_of
-from worker.views.engine import Engine, run_with
+from worker.views.engine import run_with, types_in
 from worker.views.key_rows import EXACT, KEYS_MAX, WHOLE, KeyRows, read_rows
 from worker.views.operators import quoted
 
@@ -62,10 +62,9 @@ class SourceTables:
                 return name
         return None
 
-    def types(self) -> dict[str, dict[str, str]]:
+    def types(self) -> dict[str, Mapping[str, str]]:
         """Return the types of the columns in DuckDB's words."""
-        with Engine() as engine:
-            return {name: engine.types(self.schema(name, self._after[name])) for name in self._sources}
+        return {name: types_in(self.schema(name, self._after[name])) for name in self._sources}
 
     def without_nulls(self, columns: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         """Return which columns of sources had no NULL at `before`, as the schema or the bounds of the files say."""

@@ -16,6 +16,7 @@ SUBQUERIES = ("tests/views/test_subqueries.py",)
 WINDOWS = ("tests/views/test_windows.py",)
 COSTS = ("tests/views/test_costs.py",)
 TOTALS = ("tests/views/test_group_totals.py",)
+CHOSEN = ("tests/arrow/test_chosen_rows.py",)
 FORMS = ("tests/views/test_forms.py",)
 
 BUGS: Final = (
@@ -187,6 +188,18 @@ BUGS: Final = (
         "worker/views/key_rows.py",
         (("if self.keys.null_count else []", "if False else []"),),
         own_tests=("tests/views/test_key_rows.py", "-k", "with_the_keys"),
+    ),
+    Bug(
+        "a number with the last bits of a listed one counts as listed",
+        "worker/arrow/scan/chosen_rows.py",
+        (("near[self._numbers[np.searchsorted(self._numbers[:-1], some)] == some]", "near[some == some]"),),
+        own_tests=CHOSEN,
+    ),
+    Bug(
+        "NULL is the number that its bytes have",
+        "worker/arrow/scan/chosen_rows.py",
+        (("            places = places[~is_null[places]]\n", ""),),
+        own_tests=CHOSEN,
     ),
     Bug(
         "a refresh reads the old rows of groups that grew alone",

@@ -63,13 +63,13 @@ def _hashes(values: Sequence[common_pb2.Value], kind: pa.DataType) -> Hashes:
     return hashes_of((value for value in plain if value is not None), kind)
 
 
-def _values_of(part: Predicate) -> tuple[str, list[common_pb2.Value]]:
+def _values_of(part: Predicate) -> tuple[str, Sequence[common_pb2.Value]]:
     """The column of a condition that some values fulfil, and these; no column: it is another condition."""
     match part.WhichOneof("kind"):
         case "compare" if part.compare.comparison == common_pb2.COMPARISON_EQUAL:
             return part.compare.column, [part.compare.value]
         case "in_list":
-            return part.in_list.column, list(part.in_list.values)
+            return part.in_list.column, part.in_list.values
         case "any_of":
             parts = [_values_of(operand) for operand in part.any_of.operands]
             columns = {column for column, _ in parts}

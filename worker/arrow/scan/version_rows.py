@@ -21,7 +21,7 @@ import pyarrow as pa
 from metaservice.client import is_partial
 from metaservice.shared.column_types import BLOOM_COLUMNS
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.expressions.conditions import Predicate, columns_in, conjuncts, expression
+from worker.arrow.expressions.conditions import Predicate, columns_in, conjuncts
 from worker.arrow.scan.bucket_vectors import (
     INLINED_AT_ONCE,
     as_one,
@@ -30,6 +30,7 @@ from worker.arrow.scan.bucket_vectors import (
     inlined_runs,
     runs_together,
 )
+from worker.arrow.scan.chosen_rows import Choice, choice
 from worker.arrow.scan.deleted_row_ids import with_hidden_ids
 from worker.arrow.scan.file_rows import InputFile, input_file, read_tables
 from worker.arrow.scan.inlined_rows import content_of, joined
@@ -54,7 +55,6 @@ else:
 REMOTE_THREADS: Final = 16
 ITEMS_AHEAD: Final = 2
 ENTRIES_UNPRUNED: Final = 8  # so few are opened sooner than the service says which of them a condition rules out
-PLACE: Final = "_laketx_place"
 VERSION: Final = "_laketx_version"  # the data version of an image's file
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class VersionRows:
         self._planned = planned
         self._written = WrittenSchemas(table)
         self._is_partial = is_partial(table.meta)
-        self._last_expression: tuple[Predicate, Any] | None = None
+        self._last_choice: tuple[Predicate, Choice] | None = None
         self._stored = arrow_schema(table.meta, with_op=True, with_row_id=True, with_set=self._is_partial)
         self.schema = shown_schema(table)
 
@@ -152,8 +152,8 @@ class VersionRows:
     def count(self, where: Predicate | None) -> int:
         """The number of rows for which the condition is true."""
         if where is not None and not columns_in(where):  # it is TRUE or FALSE of all
-            no_row = pa.table({PLACE: [0]}).filter(expression(where, pa.schema([])))
-            return self.count(None) if len(no_row) else 0
+            one_row = pa.table({VERSION: [self._version]})
+            return self.count(None) if len(self._choice(where)(one_row)) else 0
 
         def count_in(one: FileToRead) -> Iterator[int]:
             if where is None and not one.has_tombstones and one.file.hidden is None:
@@ -301,7 +301,7 @@ class VersionRows:
             for file in files:
                 yield from self.visible(file, columns, None, memory_bytes, near)
             return
-        asked, condition = list(columns_in(where)), self._expression(where)
+        asked, condition = list(columns_in(where)), self._choice(where)
         names = list(dict.fromkeys([*columns, *asked]))
         has_filters = bool(self._table.meta.properties.get(BLOOM_COLUMNS))  # they may spare a small file's rows, too
 
@@ -340,18 +340,18 @@ class VersionRows:
             return
         asked = list(columns_in(where))
         first = {*asked, *([OP] if one.has_tombstones else []), *([ROW_ID] if one.file.hidden else [])}
-        condition = self._expression(where)
+        condition = self._choice(where)
 
         def chosen(rows: pa.Table, at: int) -> Numbers:
             return _chosen(rows.select(asked), _hidden_flags(one, rows, at), condition)
 
         yield from read_chosen(one.file, wanted, first, chosen, memory_bytes, groups)
 
-    def _expression(self, where: Predicate) -> Any:
-        """The condition as pyarrow's; made once for all files, because a list of keys takes long."""
-        last = self._last_expression
+    def _choice(self, where: Predicate) -> Choice:
+        """What finds the rows for which the condition is true; made once for all files."""
+        last = self._last_choice
         if last is None or last[0] is not where:
-            self._last_expression = last = where, expression(where, self._stored)
+            self._last_choice = last = where, choice(where, self._stored)
         return last[1]
 
 
@@ -400,10 +400,9 @@ def _hidden_flags(one: FileToRead, rows: pa.Table, at: int) -> Any:
     return found if found is not None and found.any() else None
 
 
-def _chosen(rows: pa.Table, hidden: Any, condition: Any) -> Numbers:
+def _chosen(rows: pa.Table, hidden: Any, condition: Choice) -> Numbers:
     """The places of the visible rows for which the condition is true; `rows` has the columns of the condition."""
-    placed = rows.append_column(PLACE, pa.array(np.arange(len(rows))))
-    places: Numbers = placed.filter(condition).column(PLACE).to_numpy()
+    places = condition(rows)
     return places if hidden is None else places[~hidden[places]]
 
 
