@@ -20,6 +20,7 @@ from worker.views.operators import Work
 from worker.views.query import analyse, parse
 
 BEYOND = "SELECT b.x AS y FROM s.b b WHERE b.k = a.k AND b.x > a.x"
+FIRST = "SELECT b.x AS y, b.d FROM s.b b WHERE b.g = a.g"
 SOME = "FILTER (WHERE k > 0)"
 LINEAR, ADDED, KEYS = Work.LINEAR, Work.INVERTIBLE, Work.AFFECTED_KEYS
 
@@ -42,6 +43,8 @@ LINEAR, ADDED, KEYS = Work.LINEAR, Work.INVERTIBLE, Work.AFFECTED_KEYS
         ("SELECT a.k, v.y, c.x FROM s.a a, LATERAL (SELECT a.x + 1 AS y) v, s.c c WHERE c.k = v.y", LINEAR),
         ("SELECT a.k, v.y FROM s.a a CROSS JOIN LATERAL (SELECT b.x FROM s.b b WHERE b.k = a.k) v(y)", LINEAR),
         (f"SELECT a.k, v.y FROM s.a a LEFT JOIN LATERAL ({BEYOND}) v ON TRUE", KEYS),
+        (f"SELECT a.g, v.y FROM s.a a, LATERAL ({FIRST} ORDER BY b.k DESC, y LIMIT 2) v", KEYS),
+        (f"SELECT a.k, v.y FROM s.a a LEFT JOIN LATERAL ({FIRST} AND d > 0 ORDER BY 1 LIMIT 1) v ON TRUE", KEYS),
         ("SELECT a.k, v.m, v.n FROM s.a a, LATERAL (SELECT max(x) AS m, count(*) AS n FROM s.b WHERE g = a.g) v", KEYS),
         ("SELECT k, x FROM s.a UNION ALL BY NAME SELECT x, g FROM s.b UNION ALL BY NAME SELECT f FROM s.c", LINEAR),
         ("SELECT k, g FROM s.a UNION BY NAME SELECT d, k FROM s.b", ADDED),

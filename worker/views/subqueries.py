@@ -5,6 +5,7 @@
     WHERE a.x NOT IN (SELECT b.y …)              no row of b has this y, or NULL; if x is NULL, there is no row at all
     … OR EXISTS (…), SELECT a.x IN (…)           a LEFT JOIN the distinct keys of b, which mark the rows
     SELECT (SELECT sum(b.y) … WHERE b.k = a.k)   a LEFT JOIN the groups of b by k; a COUNT of no row is 0
+    , LATERAL (SELECT … WHERE b.k = a.k LIMIT 2) a JOIN the first two rows of b by k, by row_number
 
 A subquery may be correlated by conditions in its WHERE, of which one must be an equation, so that there is a key.
 """
@@ -12,7 +13,7 @@ A subquery may be correlated by conditions in its WHERE, of which one must be an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from sqlglot import exp
@@ -28,8 +29,10 @@ from worker.views.expressions import (
 )
 from worker.views.operators import Aggregate, Filter, Join, NoRule, Operator, Project, columns_of, quoted
 from worker.views.total_types import have_totals
+from worker.views.windows import windowed
 
 CORRELATED: Final = frozenset(["expressions", "from_", "joins", "where"])
+FIRST: Final = frozenset(["limit", "order"])
 Ctes = Mapping[str, exp.Query]
 
 
@@ -200,20 +203,51 @@ def correlated_rows(
     """Return the rows, each with the rows of a subquery for it, and the subquery's columns over both."""
     select = node.unnest()
     words = {name for name, value in select.args.items() if value}
-    if not isinstance(select, exp.Select) or words - CORRELATED:
-        raise NoRule(f"LATERAL with {', '.join(sorted(words - CORRELATED)).upper()} has no rule yet")
+    more = words - CORRELATED - (FIRST if "limit" in words else frozenset())
+    if not isinstance(select, exp.Select) or more:
+        raise NoRule(f"LATERAL with {', '.join(sorted(more)).upper()} has no rule yet")
     outputs = [output.unalias() for output in select.selects]
+    if "limit" in words and ("from_" not in words or aggregates_of_any(outputs)):
+        raise NoRule("LATERAL with LIMIT and no rows to choose from has no rule yet")
     if "from_" not in words and "where" not in words and not aggregates_of_any(outputs):
         return rows, outputs
     if "from_" in words and aggregates_of_any(outputs):
         return _values(builder, rows, select, ctes)
     if "from_" not in words or any(free_columns(output, select) for output in outputs):
         raise NoRule("LATERAL with columns of both sides in its SELECT has no rule yet")
-    inner = _correlated(builder, select, ctes, outputs)
+    inner = _first(builder, select, ctes, outputs) if "limit" in words else _correlated(builder, select, ctes, outputs)
     if not inner.keys:
         raise NoRule("LATERAL without equal columns has no key to restrict by")
     rows = _joined(builder, "LEFT" if is_left else "INNER", rows, inner, inner.keys, inner.conditions)
     return rows, list(map(_named, inner.values))
+
+
+def _first(builder: Builder, select: exp.Select, ctes: Ctes, outputs: Sequence[exp.Expr]) -> _Inner:
+    """The first rows with each key, in the order of a subquery with LIMIT, which ends with its columns."""
+    limit = select.args["limit"]
+    count = limit.args.get("expression")
+    terms = select.args["order"].expressions
+    by_name = {output.alias_or_name: output.unalias() for output in select.selects}
+    sorted_by = [by_name.get(term.this.name, term.this) if _is_name(term.this) else term.this for term in terms]
+    is_count = isinstance(count, exp.Literal) and count.is_int and limit.args.get("limit_options") is None  # no percent
+    if not is_count or any(free_columns(each, select) or has_subquery(each) for each in sorted_by):
+        raise NoRule("LATERAL with such a LIMIT or ORDER BY has no rule yet")
+    inner = _equal_only(_correlated(builder, select, ctes, [*outputs, *sorted_by]))
+    order = [term.copy() for term in terms]
+    for term, value in zip(order, inner.values[len(outputs) :], strict=True):
+        term.set("this", _named(value))
+    place = exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[_named(column) for _, column in inner.keys],
+        order=exp.Order(expressions=order),
+    )
+    rows, names = windowed(inner.rows, [place], builder.text, builder.name())
+    rows = Filter(rows, f"{quoted(names[place])} <= {count.name}")
+    return replace(inner, rows=rows, values=inner.values[: len(outputs)])
+
+
+def _is_name(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and not node.table
 
 
 def _values(builder: Builder, rows: Operator, select: exp.Select, ctes: Ctes) -> tuple[Operator, list[exp.Expr]]:

@@ -363,6 +363,24 @@ BUGS: Final = (
         TOTALS,
     ),
     Bug(
+        "LATERAL with LIMIT 2 takes one row",
+        "worker/views/subqueries.py",
+        (('{quoted(names[place])} <= {count.name}"', '{quoted(names[place])} < {count.name}"'),),
+        FORMS,
+    ),
+    Bug(
+        "LATERAL takes its first rows in the order of its columns",
+        "worker/views/subqueries.py",
+        (("zip(order, inner.values[len(outputs) :], strict=True)", "zip(order, inner.values, strict=False)"),),
+        FORMS,
+    ),
+    Bug(
+        "LATERAL takes a LIMIT of 5 percent for 5 rows",
+        "worker/views/subqueries.py",
+        ((' and limit.args.get("limit_options") is None', ""),),
+        own_tests=(*SUBQUERIES, "-k", "says_why"),
+    ),
+    Bug(
         "constants of a UNION ALL come again with each refresh",
         "worker/views/delta.py",
         (('f"SELECT * FROM ({text}) WHERE FALSE" if side == NONE else text', "text"),),
