@@ -258,6 +258,20 @@ def test_an_insert_reads_what_a_damaged_layer_covers(
     assert {key for key, day in days.items() if day == "e"} == set(range(970, 1010, 5))
 
 
+def test_an_insert_writes_rows_and_tombstones_of_a_bucket_into_one_file(
+    lake: Lake, lake_sql: SqlReads, new_name: Names
+) -> None:
+    name = new_name()
+    table = filled(lake, name)
+    before = {one.file.path for one in lake.client.list_files(table.table_id)}
+    moved = {key: "abcde"["abcd".index(chr(key // 10)) + key % 2] for key in range(970, 1010)}
+    values = ", ".join(f"({key}, '{day}')" for key, day in moved.items())
+    lake_sql(f"INSERT INTO {{lake}}.{name} SELECT id, day, 1 FROM VALUES {values} AS s(id, day)")
+    new = [one.file for one in lake.client.list_files(table.table_id) if one.file.path not in before]
+    assert sorted((one.rows, one.tombstones) for one in new) == [(5, 0), (10, 5), (15, 5), (15, 5), (15, 5)]
+    assert {row["id"]: row["day"] for row in table.to_arrow().to_pylist()} == moved
+
+
 COLUMNS = {
     "bigint": "id bigint, day string, n int",
     "string": "id string, day string, n int",

@@ -12,8 +12,10 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
@@ -43,9 +45,12 @@ final class SpanningRows implements DataWriter<InternalRow> {
   private final UnsafeProjection toKey;
   private final UnsafeProjection toPlace;
   private final UnsafeProjection toRow;
+  private final Comparator<InternalRow> byKey;
   private final Map<UnsafeRow, Written> written = new HashMap<>(); // this bucket number's keys
   private final Map<UnsafeRow, List<InternalRow>> waiting = new LinkedHashMap<>();
   private final Map<UnsafeRow, Told.Elsewhere> elsewhere = new LinkedHashMap<>();
+  private final boolean mayWait;
+  private boolean waits;
   private long waitingBytes;
   private final int[] needed; // columns of a tombstone, beside its key and partition
   private final UnsafeProjection toNeeded;
@@ -65,6 +70,8 @@ final class SpanningRows implements DataWriter<InternalRow> {
     types = staging.types();
     hides = staging.kind() == FileKind.FILE_KIND_DELTA;
     isNewestFirst = !staging.orderBy().isEmpty();
+    mayWait = isNewestFirst || (hides && places != null);
+    waits = mayWait;
     keys = staging.ordinals(meta.getPrimaryKeyList());
     parts = staging.ordinals(meta.getPartitionColumnsList());
     ofTombstone = staging.ordinals(RowChanges.ofRowId(meta));
@@ -73,6 +80,7 @@ final class SpanningRows implements DataWriter<InternalRow> {
     toKey = projection(keys);
     toPlace = projection(parts);
     toRow = UnsafeProjection.create(types);
+    byKey = SparkPlans.ordering(keys, types);
     needed = Arrays.stream(ofTombstone).filter(at -> !has(keys, at) && !has(parts, at)).toArray();
     toNeeded = projection(needed);
   }
@@ -97,23 +105,37 @@ final class SpanningRows implements DataWriter<InternalRow> {
     if (!now.equals(place)) place = now.copy();
     boolean isNew = !written.containsKey(key);
     if (isNew) written.put(key.copy(), new Written(place, needed.length == 0 ? null : toNeeded.apply(values(row, needed)).copy()));
-    if (isNew && isNewestFirst) hold(row);
+    if (isNew && waits) hold(row);
     else if (isNew) files.put(row);
     else if (!isNewestFirst) files.refuseTwice(row);
   }
 
-  /** Rows that come by key wait for others of their partition. */
+  /**
+   * Rows wait for tombstones that go into the same file. If they are many they don't, but rows that come by key wait for
+   * others of their partition, anyhow.
+   */
   private void hold(InternalRow row) throws IOException {
     UnsafeRow kept = toRow.apply(row).copy();
     waiting.computeIfAbsent(place, none -> new ArrayList<>()).add(kept);
     waitingBytes += kept.getSizeInBytes();
-    if (waitingBytes >= BYTES_TOGETHER) release();
+    if (waitingBytes < BYTES_TOGETHER) return;
+    release(Map.of());
+    waits = isNewestFirst;
   }
 
-  private void release() throws IOException {
-    for (List<InternalRow> rows : waiting.values()) {
+  /** Writes what waits, and tombstones that go into partitions, by key, as the rows of a partition are. */
+  private void release(Map<UnsafeRow, List<InternalRow>> left) throws IOException {
+    Set<UnsafeRow> all = new LinkedHashSet<>(waiting.keySet());
+    all.addAll(left.keySet());
+    for (UnsafeRow one : all) {
       files.turn();
-      for (InternalRow one : rows) files.put(one);
+      Iterator<InternalRow> gone = left.getOrDefault(one, List.of()).iterator();
+      InternalRow next = gone.hasNext() ? gone.next() : null;
+      for (InternalRow row : waiting.getOrDefault(one, List.of())) {
+        for (; next != null && byKey.compare(next, row) < 0; next = gone.hasNext() ? gone.next() : null) files.bury(next);
+        files.put(row);
+      }
+      for (; next != null; next = gone.hasNext() ? gone.next() : null) files.bury(next);
     }
     waiting.clear();
     waitingBytes = 0;
@@ -121,19 +143,15 @@ final class SpanningRows implements DataWriter<InternalRow> {
 
   /** After the last row of a bucket number. */
   private void settle() throws IOException {
-    release();
     boolean looks = places != null && !written.isEmpty() && files.refused() == null;
     Map<UnsafeRow, List<InternalRow>> left = looks ? left() : Map.of();
     written.clear();
-    if (left.isEmpty()) return;
-    files.turn();
-    Comparator<InternalRow> byKey = SparkPlans.ordering(keys, types);
     for (List<InternalRow> rows : left.values()) {
       rows.sort(byKey);
       if (!hides) elsewhere.putIfAbsent(toPlace.apply(values(rows.get(0), parts)).copy(), told(rows.get(0)));
-      else for (InternalRow one : rows) files.bury(one);
     }
-    files.turn();
+    release(hides ? left : Map.of());
+    waits = mayWait;
   }
 
   /** Tombstones of the rows that live in other partitions than the new ones of their keys, by partition. */
