@@ -23,7 +23,8 @@ from worker.arrow.write.staged_rows import with_op, write_keyed
 from worker.base.schema import UPSERT
 from worker.commit.transaction import run_writes
 from worker.commit.writes import Write
-from worker.files.key_index import Images, KeyIndex
+from worker.files.key_index import KeyIndex
+from worker.files.key_layer import Images
 from worker.services.fsck import Finding, Fsck
 from worker.services.key_indexes import images_of
 

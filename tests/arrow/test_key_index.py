@@ -25,12 +25,11 @@ from worker.arrow.scan.key_places import KeyPlaces, are_hashes_exact, key_hashes
 from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of, newest_plan
 from worker.arrow.write.key_lookups import fitted_keys, near_keys
 from worker.files import key_coverage, key_index
-from worker.files.key_index import (
+from worker.files.key_index import FOLDER, KeyIndex
+from worker.files.key_layer import (
     BLOCK_IMAGES,
-    FOLDER,
     DamagedIndexError,
     Images,
-    KeyIndex,
     Layer,
     decode_head,
     encode,

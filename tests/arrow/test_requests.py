@@ -11,6 +11,8 @@ from laketx import Lake, Table, connect
 from tests.integration.bucket import bucket
 from tests.integration.service import Service
 from tests.integration.slow_bucket import Request, SlowBucket, depth, far_away
+from worker.files import key_index
+from worker.services.key_indexes import KeyIndexKeeper
 
 DELAY_S = 0.1  # long, so that what is sent at once overlaps on a machine that is busy
 FILES = 10
@@ -104,3 +106,30 @@ def test_increments_are_read_without_a_listing(there: SlowBucket, table: Table) 
     counts, found = asked(there, lambda: table.to_arrow(since=0))
     assert counts == {"HEAD": FILES, "GET": FILES}
     assert len(found) == 2 * FILES
+
+
+@pytest.mark.parametrize(("layers", "gets"), [("small", 3), ("large", 4)])
+def test_the_first_look_up_reads_an_index_side_by_side(
+    there: SlowBucket, lake: Lake, monkeypatch: pytest.MonkeyPatch, layers: str, gets: int
+) -> None:
+    """A listing, a HEAD and a GET each of the layer, its coverage and the file; of a large layer its front, a block."""
+    if layers == "large":
+        monkeypatch.setattr(key_index, "WHOLE_BYTES_MAX", 0)
+    table = lake.create_table(
+        f"keys_{layers}",
+        "id bigint, v string, day int",
+        primary_key=["id"],
+        partition_by=["day"],
+        key_scope="table",
+        buckets=1,
+        properties=AS_FILES,
+    )
+    table.upsert([{**row, "day": at % 3} for at, row in enumerate(ROWS)])
+    KeyIndexKeeper(lake, now_s=lambda: 0.0, rows_at_least=1).run_once()
+    key_index.forget_all()
+    found = there.asked(lambda: table.get([7]))
+    assert Counter(one.method for one in found if not one.is_listing) == {"HEAD": 3, "GET": gets}
+    assert sum(one.is_listing for one in found) == 1
+    assert depth(found) < len(found)
+    counts, _ = asked(there, lambda: table.get([8]))
+    assert counts == {"HEAD": 1, "GET": 1}

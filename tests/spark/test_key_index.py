@@ -17,7 +17,8 @@ import pytest
 from laketx import Lake, Table
 from tests.spark.sql import SqlReads
 from worker.files import key_coverage
-from worker.files.key_index import BLOCK_IMAGES, FOLDER, SHORT_FILES, Images, KeyIndex, facts_of
+from worker.files.key_index import FOLDER, KeyIndex, facts_of
+from worker.files.key_layer import BLOCK_IMAGES, SHORT_FILES, Images
 from worker.services.key_indexes import KeyIndexKeeper
 
 Names = Callable[[], str]

@@ -5,14 +5,8 @@ the files that it names: for every image in them the hash of its key, the file, 
 by hash. Files that no layer covers are read. So a layer that is missing, damaged or older than the table costs time
 and changes no answer.
 
-    <table>/_keys/<facts>/<bucket>-<name>.keys
-    magic, 8 bytes | length of the head, 4 bytes
-    head as JSON: facts, bucket, images, files, their partitions (each once), of each file the place of its partition
-    the first hash of each block, 8 bytes each | the xxHash64 of each block, 8 bytes each
-    SHA-256 of all that
-    blocks of 8,192 images: their hashes, 8 bytes each | their numbers, 2 or 4 bytes each
+    <table>/_keys/<facts>/<bucket>-<name>.keys    see `worker/files/key_layer.py`
 
-A number is the place of the file among the head's files, doubled, plus 1 for a tombstone. Numbers are little-endian.
 The facts are a digest of the table, its key columns and its buckets, the name is a digest of the content. A hash is the
 one that gives the row its bucket.
 """
@@ -20,82 +14,43 @@ one that gives the row its bucket.
 from __future__ import annotations
 
 import hashlib
-import json
-import struct
-from base64 import b64decode, b64encode
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sized
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 
-import numpy as np
 import pyarrow as pa
 from cachetools import LRUCache
 from pyarrow import fs
-from xxhash import xxh64_intdigest
 
 from protos.laketx.v1 import catalog_pb2
 from worker.files import key_coverage
 from worker.files.key_coverage import Coverage
-from worker.files.storage import put_whole, storage
+from worker.files.key_layer import (
+    DamagedIndexError,
+    Hashes,
+    Images,
+    Layer,
+    Places,
+    decode_head,
+    encode,
+    find_in,
+    read_blocks,
+)
+from worker.files.storage import WHOLE_BYTES_MAX, is_local, open_to_read, put_whole, storage
 
 FOLDER: Final = "_keys"  # below the table's folder
 SUFFIX: Final = ".keys"
-MAGIC: Final = b"LTXKEY02"
-BLOCK_IMAGES: Final = 1 << 13
-RUN_BLOCKS: Final = 1 << 7  # read at once
-GAP_BLOCKS: Final = 2  # so many are read though no key needs them, rather than begin another request
-SHORT_FILES: Final = 1 << 15  # so many fit into numbers of two bytes
+READ_THREADS: Final = 8
 HEADS_BYTES: Final = 32 << 20
 BLOCKS_BYTES: Final = 32 << 20
 FILES_MAX: Final = 100_000  # in remembered lists
 FILE_BYTES: Final = 200  # of a remembered head, for each file
-_DIGEST_BYTES: Final = 32
-_LENGTH: Final = struct.Struct("<I")
 
-Hashes = np.ndarray[Any, np.dtype[np.uint64]]
-Places = np.ndarray[Any, np.dtype[np.int64]]
 V = TypeVar("V")
-
-
-class DamagedIndexError(Exception):
-    """A layer has not the content that was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Images:
-    """Images by the hash of their key, in the order of the hashes, with their numbers."""
-
-    hashes: Hashes
-    numbers: Places
-
-    def by_file(self, files: int) -> Iterator[Images]:
-        """Those of each of so many files, with 1 for a tombstone."""
-        order = np.argsort(self.numbers >> 1, kind="stable")
-        ends = np.searchsorted(self.numbers[order] >> 1, np.arange(files + 1))
-        for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-            own = order[begin:end]
-            yield Images(self.hashes[own], self.numbers[own] & 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The head of a layer."""
-
-    path: str  # below the table's folder
-    bucket: int
-    images: int
-    files: tuple[str, ...]
-    partitions: tuple[bytes, ...]  # of each file, as a message
-    first_hashes: Hashes
-    digests: Hashes
-    begin: int  # of the blocks
-
-    @property
-    def blocks(self) -> int:
-        return len(self.first_hashes)
 
 
 def facts_of(meta: catalog_pb2.Table, table_id: str = "") -> str:
@@ -110,127 +65,10 @@ def folder_of(meta: catalog_pb2.Table) -> str:
     return f"{FOLDER}/{facts_of(meta)}"
 
 
-# -- content -----------------------------------------------------------------------------------------------------------
-
-
-def encode(facts: str, bucket: int, files: Mapping[str, bytes], images: Images) -> bytes:
-    """The content of a layer of these files, which have their partitions."""
-    partitions = {partition: at for at, partition in enumerate(dict.fromkeys(files.values()))}
-    head = {
-        "facts": facts,
-        "bucket": bucket,
-        "images": len(images.hashes),
-        "files": list(files),
-        "partitions": [b64encode(partition).decode() for partition in partitions],
-        "of": [partitions[partition] for partition in files.values()],
-    }
-    text = json.dumps(head, separators=(",", ":")).encode()
-    kind = _number_type(files)
-    begins = range(0, len(images.hashes), BLOCK_IMAGES)
-    blocks = [
-        images.hashes[begin : begin + BLOCK_IMAGES].astype("<u8").tobytes()
-        + images.numbers[begin : begin + BLOCK_IMAGES].astype(kind).tobytes()
-        for begin in begins
-    ]
-    firsts = images.hashes[::BLOCK_IMAGES].astype("<u8").tobytes()
-    digests = np.array([xxh64_intdigest(block) for block in blocks], "<u8").tobytes()
-    front = b"".join([MAGIC, _LENGTH.pack(len(text)), text, firsts, digests])
-    return b"".join([front, hashlib.sha256(front).digest(), *blocks])
-
-
-def _number_type(files: Sized) -> str:
-    return "<u2" if len(files) <= SHORT_FILES else "<u4"
-
-
-def _image_bytes(layer: Layer) -> int:
-    return 8 + np.dtype(_number_type(layer.files)).itemsize
-
-
-def decode_head(facts: str, path: str, stream: Any) -> Layer:
-    """The head of the layer in a stream; DamagedIndexError if it is damaged, or another table's."""
-    length_end = len(MAGIC) + _LENGTH.size
-    start = stream.read(length_end)
-    if len(start) < length_end or not start.startswith(MAGIC):
-        raise DamagedIndexError(path)
-    (length,) = _LENGTH.unpack_from(start, len(MAGIC))
-    text = stream.read(length)
-    try:
-        head = json.loads(text)
-        covered, partitions = tuple(head["files"]), [b64decode(partition) for partition in head["partitions"]]
-        of_files = tuple(partitions[at] for at in head["of"])
-        bucket, images, names_facts = int(head["bucket"]), int(head["images"]), head["facts"]
-    except (ValueError, LookupError, TypeError) as error:
-        raise DamagedIndexError(path) from error
-    blocks = -(-images // BLOCK_IMAGES)
-    arrays = stream.read(16 * blocks)
-    front = b"".join([start, text, arrays])
-    if hashlib.sha256(front).digest() != stream.read(_DIGEST_BYTES) or names_facts != facts:
-        raise DamagedIndexError(path)
-    numbers = np.frombuffer(arrays, "<u8")
-    begin = len(front) + _DIGEST_BYTES
-    return Layer(path, bucket, images, covered, of_files, numbers[:blocks], numbers[blocks:], begin)
-
-
-def find_in(layer: Layer, read: Callable[[int, int], Images], hashes: Hashes) -> tuple[Places, Places]:
-    """The images of these keys, whose hashes ascend: the place of each one's hash, and its number.
-
-    `read` reads the images from one block up to another.
-    """
-    first = np.maximum(np.searchsorted(layer.first_hashes, hashes, "left") - 1, 0)
-    last = np.searchsorted(layer.first_hashes, hashes, "right") - 1
-    is_inside = last >= 0
-    marks = np.zeros(layer.blocks + 1, np.int64)
-    np.add.at(marks, first[is_inside], 1)
-    np.add.at(marks, last[is_inside] + 1, -1)
-    places: list[Places] = [np.empty(0, np.int64)]
-    numbers: list[Places] = [np.empty(0, np.int64)]
-    for begin, end in _runs(np.flatnonzero(np.cumsum(marks[:-1]))):
-        images = read(begin, end)
-        low = int(np.searchsorted(hashes, images.hashes[0]))
-        high = int(np.searchsorted(hashes, images.hashes[-1], "right"))
-        within = hashes[low:high]
-        froms, tos = np.searchsorted(images.hashes, within), np.searchsorted(images.hashes, within, "right")
-        counts = tos - froms
-        ends = np.cumsum(counts)
-        each = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts - froms, counts)
-        places.append(np.repeat(np.arange(low, high), counts))
-        numbers.append(images.numbers[each])
-    return np.concatenate(places), np.concatenate(numbers)
-
-
-def _runs(blocks: Places) -> Iterator[tuple[int, int]]:
-    """Blocks that are read at once: the first one, and the one after the last."""
-    at = 0
-    while at < len(blocks):
-        end = at + 1
-        while end < len(blocks) and blocks[end] - blocks[end - 1] <= GAP_BLOCKS and end - at < RUN_BLOCKS:
-            end += 1
-        yield int(blocks[at]), int(blocks[end - 1]) + 1
-        at = end
-
-
-def read_blocks(layer: Layer, stream: Any, begin: int, end: int) -> Images:
-    """The images in some blocks; DamagedIndexError if one is damaged."""
-    width = _image_bytes(layer)
-    total = min(end * BLOCK_IMAGES, layer.images) - begin * BLOCK_IMAGES
-    stream.seek(layer.begin + begin * BLOCK_IMAGES * width)
-    content = memoryview(stream.read(total * width))
-    if len(content) != total * width:
-        raise DamagedIndexError(layer.path)
-    kind = np.dtype(_number_type(layer.files))
-    hashes, numbers = np.empty(total, np.uint64), np.empty(total, np.int64)
-    for block in range(begin, end):
-        at = (block - begin) * BLOCK_IMAGES
-        count = min(BLOCK_IMAGES, total - at)
-        part = content[at * width : (at + count) * width]
-        if xxh64_intdigest(part) != int(layer.digests[block]):
-            raise DamagedIndexError(layer.path)
-        hashes[at : at + count] = np.frombuffer(part[: count * 8], "<u8")
-        numbers[at : at + count] = np.frombuffer(part[count * 8 :], kind)
-    return Images(hashes, numbers)
-
-
-# -- storage -----------------------------------------------------------------------------------------------------------
+def _bucket_of(path: str) -> int:
+    """The bucket number in the name of a layer; -1 if it is none of ours."""
+    number = path.rpartition("/")[2].partition("-")[0]
+    return int(number) if number.isdecimal() else -1
 
 
 def _head_size(layer: Layer) -> int:
@@ -300,29 +138,44 @@ class KeyIndex:
         self._facts = facts_of(meta)
         self._files, self._root = storage(table_folder)
         self._is_remembered = remembered
+        self._streams: dict[str, Any] = {}
         self.damaged: list[str] = []
         self.coverages: list[str] = []
         self.layers: dict[int, list[Layer]] = defaultdict(list)
         chosen = None if buckets is None else set(buckets)
-        self._add(self._facts, chosen)
+        listed = list(self._find(self._facts, chosen))
         if others and meta.folder_id and meta.folder_id != meta.table_id:
-            self._add(facts_of(meta, meta.folder_id), chosen)
+            listed += self._find(facts_of(meta, meta.folder_id), chosen)
+        if not is_local(self._files):
+            self._read_at_once(listed)
+        for facts, path in listed:
+            self._add(facts, path)
         for layers in self.layers.values():
             layers.sort(key=lambda layer: -layer.images)
 
-    def _add(self, facts: str, chosen: set[int] | None) -> None:
+    def _find(self, facts: str, chosen: set[int] | None) -> Iterator[tuple[str, str]]:
+        """The layers that have these facts; of some buckets, or all."""
         for path in self._listed(f"{FOLDER}/{facts}"):
             if path.endswith(key_coverage.SUFFIX):
                 if facts == self._facts:
                     self.coverages.append(path)
-                continue
-            bucket = path.rpartition("/")[2].partition("-")[0]
-            if bucket.isdecimal() and (chosen is None or int(bucket) in chosen):
-                layer = self._head(facts, path)
-                if layer is None or layer.bucket != int(bucket):
-                    self.damaged.append(path)
-                else:
-                    self.layers[layer.bucket].append(layer)
+            elif (bucket := _bucket_of(path)) >= 0 and (chosen is None or bucket in chosen):
+                yield facts, path
+
+    def _add(self, facts: str, path: str) -> None:
+        layer = self._head(facts, path)
+        if layer is None or layer.bucket != _bucket_of(path):
+            self.damaged.append(path)
+        else:
+            self.layers[layer.bucket].append(layer)
+
+    def _read_at_once(self, layers: Iterable[tuple[str, str]]) -> None:
+        """Reads what isn't remembered of layers and of the coverage, so that nothing waits for another's answer."""
+        heads = [partial(self._head, *each) for each in layers if HEADS.find(f"{self._root}/{each[1]}") is None]
+        reads: list[Callable[[], object]] = [*heads, self.coverage] if self._is_remembered else [*heads]
+        if len(reads) > 1:
+            with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="laketx-key-index") as pool:
+                list(pool.map(lambda read: read(), reads))
 
     def _listed(self, folder: str) -> list[str]:
         """The paths of layers and coverages, below the table's folder."""
@@ -352,7 +205,7 @@ class KeyIndex:
         coverage = COVERAGES.find(whole)
         if coverage is None:
             try:
-                with self._files.open_input_file(whole) as stream:
+                with open_to_read(self._files, whole) as stream:
                     coverage = key_coverage.decode(self._facts, stream.read())
             except (OSError, pa.ArrowException):
                 return None
@@ -361,43 +214,51 @@ class KeyIndex:
         return coverage
 
     def _head(self, facts: str, path: str) -> Layer | None:
-        remembered = HEADS.find(f"{self._root}/{path}")
+        """The head. A small layer of an object store comes whole, and its blocks are remembered, too."""
+        whole = f"{self._root}/{path}"
+        remembered = HEADS.find(whole)
         if remembered is not None:
             return remembered
         try:
-            with self._files.open_input_file(f"{self._root}/{path}") as stream:
-                layer = decode_head(facts, path, stream)
+            stream = self._stream(whole)
+            is_small = not is_local(self._files) and stream.size() <= WHOLE_BYTES_MAX
+            if is_small:
+                stream = pa.BufferReader(stream.read())
+            layer = decode_head(facts, path, stream)
+            for block in range(layer.blocks if is_small else 0):
+                BLOCKS.add((whole, block), read_blocks(layer, stream, block, block + 1))
         except (OSError, pa.ArrowException, DamagedIndexError):
             return None
-        HEADS.add(f"{self._root}/{path}", layer)
+        HEADS.add(whole, layer)
         return layer
+
+    def _stream(self, whole: str) -> Any:
+        """A file that is opened once, which is a request to an object store, and is closed with this."""
+        if whole not in self._streams:
+            self._streams[whole] = self._files.open_input_file(whole)
+        return self._streams[whole]
 
     def find(self, layer: Layer, hashes: Hashes) -> tuple[Places, Places] | None:
         """`find_in` a layer; None if it can't be read. Blocks that are read alone are remembered."""
         whole = f"{self._root}/{layer.path}"
-        with ExitStack() as opened:
-            streams: list[Any] = []
 
-            def read(begin: int, end: int) -> Images:
-                images = BLOCKS.find((whole, begin)) if end == begin + 1 else None
-                if images is None:
-                    if not streams:
-                        streams.append(opened.enter_context(self._files.open_input_file(whole)))
-                    images = read_blocks(layer, streams[0], begin, end)
-                    if end == begin + 1:
-                        BLOCKS.add((whole, begin), images)
-                return images
+        def read(begin: int, end: int) -> Images:
+            images = BLOCKS.find((whole, begin)) if end == begin + 1 else None
+            if images is None:
+                images = read_blocks(layer, self._stream(whole), begin, end)
+                if end == begin + 1:
+                    BLOCKS.add((whole, begin), images)
+            return images
 
-            try:
-                return find_in(layer, read, hashes)
-            except (OSError, pa.ArrowException, DamagedIndexError):
-                return None
+        try:
+            return find_in(layer, read, hashes)
+        except (OSError, pa.ArrowException, DamagedIndexError):
+            return None
 
     def images(self, layer: Layer) -> Images | None:
         """All images of a layer; None if it can't be read."""
         try:
-            with self._files.open_input_file(f"{self._root}/{layer.path}") as stream:
-                return read_blocks(layer, stream, 0, layer.blocks)
+            return read_blocks(layer, self._stream(f"{self._root}/{layer.path}"), 0, layer.blocks)
         except (OSError, pa.ArrowException, DamagedIndexError):
             return None
 

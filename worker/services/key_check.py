@@ -20,7 +20,8 @@ from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of
 from worker.arrow.scan.version_rows import VersionRows
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
-from worker.files.key_index import Images, KeyIndex
+from worker.files.key_index import KeyIndex
+from worker.files.key_layer import Images
 from worker.services.key_indexes import images_of
 
 

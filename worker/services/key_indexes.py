@@ -25,7 +25,8 @@ from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.files import key_coverage
 from worker.files.arrow_types import arrow_schema
-from worker.files.key_index import Hashes, Images, KeyIndex, Layer, Places
+from worker.files.key_index import KeyIndex
+from worker.files.key_layer import Hashes, Images, Layer, Places
 from worker.services.keepers import IDLE_S, Keeper
 
 ROWS_AT_LEAST: Final = 10_000  # of files without a layer; fewer are read as fast

@@ -706,7 +706,7 @@ BUGS: Final = (
     ),
     Bug(
         "a damaged key index is believed",
-        "worker/files/key_index.py",
+        "worker/files/key_layer.py",
         (("if xxh64_intdigest(part) != int(layer.digests[block]):", "if not part:"),),
         own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "damage"),
     ),

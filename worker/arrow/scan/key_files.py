@@ -14,7 +14,8 @@ from worker.arrow.scan.plans import ScannedFile, VersionPlan
 from worker.base.values import PartitionKey, partition_key
 from worker.connection.table_view import TableView
 from worker.files.key_coverage import Coverage
-from worker.files.key_index import DamagedIndexError, Hashes, KeyIndex, Places
+from worker.files.key_index import KeyIndex
+from worker.files.key_layer import DamagedIndexError, Hashes, Places
 
 FILES_MAX: Final = common_pb2.LIMIT_KEY_FILES
 NEW_FILES_MAX: Final = 8  # which are read, whatever is in them

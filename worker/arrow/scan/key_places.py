@@ -18,7 +18,8 @@ from worker.arrow.scan.plans import ScannedFile
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import column_field
 from worker.files.bucket_hash import row_hashes
-from worker.files.key_index import KeyIndex, Places
+from worker.files.key_index import KeyIndex
+from worker.files.key_layer import Places
 
 LONG_DECIMAL: Final = 19  # of so many digits: its hash is that of its bytes
 

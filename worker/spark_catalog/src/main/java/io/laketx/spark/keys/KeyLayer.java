@@ -21,7 +21,7 @@ import org.apache.spark.unsafe.Platform;
 /**
  * The head of a layer of a key index: which files it covers, and in which block the image of a hash is.
  *
- * <p>`worker/files/key_index.py` writes layers, and tells their form.
+ * <p>`worker/files/key_layer.py` writes layers, and tells their form.
  */
 public record KeyLayer(String path, int bucket, long images, File[] files, long[] firstHashes, long[] digests, long begin) {
   private static final byte[] MAGIC = "LTXKEY02".getBytes(StandardCharsets.US_ASCII);
