@@ -78,7 +78,7 @@ class MessageFormat:
         if not meta.primary_key:
             rows = _rows(messages, meta)
             return ChangeWrite(plan_append(table, rows), ChangeCounts(upserted=len(rows)))
-        rows = _rows(messages, meta) if self.op else _keyed_rows(messages, meta)
+        rows = _rows(messages, meta) if self.op else _keyed_rows(messages, meta, self.sequence)
         if self.sequence is None:
             rows = rows.append_column(ORDER, pa.array(range(len(rows)), pa.int64()))
         columns = ChangeColumns(self.op or OP, self.sequence or ORDER, soft_delete=self.soft_delete)
@@ -154,25 +154,27 @@ def _typed(rows: Sequence[Fields], meta: catalog_pb2.Table) -> pa.Table:
     return rows_of_fields(rows, range(1, len(rows) + 1), meta)
 
 
-def _keyed_rows(messages: Sequence[Parsed], meta: catalog_pb2.Table) -> pa.Table:
+def _keyed_rows(messages: Sequence[Parsed], meta: catalog_pb2.Table, sequence: str | None) -> pa.Table:
     """Each message is the row of its key; without a value it deletes the row."""
     fields = [fields_of(message.value, number) for number, message in enumerate(messages, 1)]
     upserts = [row for row in fields if row is not None]
     check_alike(meta, upserts)
     filled = iter(with_defaults(upserts, meta))
     rows = [
-        _key_of(message, number, meta) if row is None else next(filled)
+        _key_of(message, number, meta, sequence) if row is None else next(filled)
         for number, (message, row) in enumerate(zip(messages, fields, strict=True), 1)
     ]
     ops = [DELETE if row is None else UPSERT for row in fields]
     return _typed(rows, meta).append_column(OP, pa.array(ops, pa.string()))
 
 
-def _key_of(message: Parsed, number: int, meta: catalog_pb2.Table) -> Fields:
+def _key_of(message: Parsed, number: int, meta: catalog_pb2.Table, sequence: str | None) -> Fields:
+    """What a delete needs of a message's key: other columns would be set to NULL in the rows beside it."""
     fields = fields_of(message.key, number)
     if fields is None:
         raise InputError("MESSAGE_INVALID", f"message {number} has neither a value nor a key")
     lacking: Any = {name.lower() for name in meta.primary_key} - {name.lower() for name in fields}
     if lacking:
         raise InputError("MESSAGE_INVALID", f"the key of message {number} lacks {', '.join(sorted(lacking))}")
-    return fields
+    needed = {name.lower() for name in (*meta.primary_key, *meta.partition_columns, sequence or "")}
+    return {name: value for name, value in fields.items() if name.lower() in needed}

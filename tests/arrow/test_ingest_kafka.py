@@ -231,11 +231,12 @@ def test_messages_set_the_columns_that_they_have(lake: Lake, broker: Broker) -> 
     )
     broker.send("partial", [{"id": 1, "a": 1}, {"id": 2, "A": 2}, {"id": 1, "b": "x"}, {"id": 3, "a": None, "b": "y"}])
     broker.send("partial", [None], key=b'{"id": 2}')
-    broker.send("partial", [{"id": 2, "b": "z"}, {"id": 1, "b": None}, {"id": 1, "a": 5}])
+    broker.send("partial", [{"id": 2, "b": "z"}, {"id": 1, "b": None}, {"id": 1, "a": 5}, {"id": 2, "a": 8}])
+    broker.send("partial", [None], key=b'{"id": 9, "b": "of a key"}')
     ingest = follow(follower(broker, table, "partial"))
-    expected = [{"id": 1, "a": 5, "b": None}, {"id": 2, "a": 7, "b": "z"}, {"id": 3, "a": None, "b": "y"}]
+    expected = [{"id": 1, "a": 5, "b": None}, {"id": 2, "a": 8, "b": "z"}, {"id": 3, "a": None, "b": "y"}]
     assert rows_of(table) == expected
-    assert (ingest.totals.messages, ingest.totals.commits) == (8, 5)
+    assert (ingest.totals.messages, ingest.totals.commits) == (10, 5)
     again = follow(follower(broker, table, "partial"))
     assert (rows_of(table), again.totals.messages) == (expected, 0)
 
