@@ -109,10 +109,12 @@ class BranchReplay:
     def hold(self, request: ReplayRequest, tables: Iterable[TableState], steps: Steps[Merged]) -> Merged:
         """Begins with what was decided, and changes these tables. `go_on` is the following turns."""
         request.turns.held = HeldTables(self._state, {table.meta.table_id for table in tables}, steps)
-        return self.go_on(request.turns.held)
+        return self.go_on(request, request.turns.held)
 
-    def go_on(self, held: HeldTables[Merged]) -> Merged:
-        return held.go_on()
+    def go_on(self, request: ReplayRequest, held: HeldTables[Merged]) -> Merged:
+        merged = held.go_on()
+        request.turns.held = None  # a repeat finds what is done
+        return merged
 
     def find_done(self, txn_id: str, digest: bytes) -> Merged | None:
         """The answer to a repeat of what is done. Tables that were dropped since are left out."""

@@ -54,7 +54,7 @@ class Refreshing:
 
     def refresh(self, request: RefreshRequest) -> Merged:
         if request.turns.held is not None:
-            return self._replay.go_on(request.turns.held)
+            return self._replay.go_on(request, request.turns.held)
         done = self._replay.find_done(request.txn_id, request.digest)
         if done is not None:
             for replayed in done.tables:
