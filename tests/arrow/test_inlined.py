@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +375,72 @@ def test_row_level_tables_know_inlined_keys(lake: Lake) -> None:
         change(3, 3)
     found = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
     assert found == {0: "a", 2: "c", 3: "c"}
+
+
+@pytest.mark.parametrize("inlined", ["0", "1000"])
+@pytest.mark.parametrize(
+    ("column", "key", "same", "other"),
+    [
+        ("int", 7, 7.0, 8),
+        ("string", "ä", "ä", "b"),
+        ("date", date(2026, 11, 1), pa.scalar(date(2026, 11, 1), pa.date64()), date(2026, 11, 2)),
+        ("timestamp", datetime(2026, 11, 1, 12, tzinfo=UTC), pa.scalar(1793534400, pa.timestamp("s", "UTC")), None),
+        ("decimal(9,3)", Decimal("1.5"), Decimal("1.500"), Decimal(2)),
+        ("binary", b"\x00", bytearray(b"\x00"), None),  # a read of binary keys is one of all
+    ],
+)
+def test_row_level_tables_tell_keys_of_every_type_apart(
+    lake: Lake, column: str, key: Any, same: Any, other: Any, inlined: str
+) -> None:
+    """However a value was given, its key is that of the row; other keys of a bucket are in nobody's way."""
+    table = lake.create_table(
+        f"few.apart_{column.partition('(')[0]}_{inlined}",
+        f"id {column}, n int",
+        primary_key=["id"],
+        buckets=1,
+        profile="row_level",
+        properties={"write.inline.rows": inlined},
+    )
+    table.upsert([{"id": key, "n": 0}])
+
+    def race(value: Any) -> None:
+        with lake.transaction() as txn:
+            txn.table(table.name).delete(keys=[key])
+            table.upsert(pa.table({"id": pa.array([value]), "n": pa.array([2])}))
+
+    with pytest.raises(ConflictError):
+        race(same)
+    if other is not None:
+        race(other)
+        assert [row["id"] for row in table.to_arrow().to_pylist()] == [other]
+
+
+@pytest.mark.parametrize("inlined", ["0", "1000"])
+def test_row_level_tables_know_the_keys_of_each_file(lake: Lake, inlined: str) -> None:
+    """A write of several partitions and buckets meets a change of one of its keys, and of no other key."""
+    table = lake.create_table(
+        f"few.each_file_{inlined}",
+        "id bigint, day int, n int",
+        primary_key=["id"],
+        partition_by=["day"],
+        key_scope="table",
+        buckets=2,
+        profile="row_level",
+        properties={"write.inline.rows": inlined},
+    )
+    keys = [{"id": at, "day": at % 2} for at in range(6)]
+    table.upsert([{**key, "n": 0} for key in keys])
+
+    def race(key: dict[str, int], others: list[dict[str, int]]) -> None:
+        with lake.transaction() as txn:
+            txn.table(table.name).upsert([{**key, "n": 1}])  # looks for its key, so it begins here
+            table.upsert([{**other, "n": 2} for other in others])
+
+    for key in keys:
+        with pytest.raises(ConflictError):
+            race(key, keys)
+        race(key, [other for other in keys if other != key])
+    assert sorted(row["n"] for row in table.to_arrow().to_pylist()) == [1, *[2] * 5]
 
 
 # -- as long as their versions -----------------------------------------------------------------------------------------

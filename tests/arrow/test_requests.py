@@ -72,8 +72,11 @@ def test_few_rows_go_with_the_commit(there: SlowBucket, lake: Lake) -> None:
     assert asked(there, table.to_arrow)[0] == {}
 
 
-def test_an_upsert_is_a_request_for_each_bucket_and_all_at_once(there: SlowBucket, lake: Lake) -> None:
-    table = lake.create_table("keyed", "id bigint, v string", primary_key=["id"], buckets=4, properties=AS_FILES)
+@pytest.mark.parametrize("profile", ["maxcompute", "row_level"])
+def test_an_upsert_is_a_request_for_each_bucket_and_all_at_once(there: SlowBucket, lake: Lake, profile: str) -> None:
+    """Also where the service gets the keys: they are those of the rows, and no file is read for them."""
+    how = {"primary_key": ["id"], "buckets": 4, "properties": AS_FILES, "profile": profile}
+    table = lake.create_table(f"keyed_{profile}", "id bigint, v string", **how)  # type: ignore[arg-type]
     counts, found = asked(there, lambda: table.upsert(ROWS))
     assert counts == {"PUT": 4}
     assert depth(found) < 4

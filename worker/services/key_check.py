@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from metaservice.client import MetaClient, key_scope, key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.arrow.scan.key_places import key_hashes
 from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of
-from worker.arrow.scan.version_rows import VersionRows
+from worker.arrow.scan.version_rows import FileToRead, VersionRows
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.files.key_index import KeyIndex
-from worker.files.key_layer import Images
+from worker.files.key_layer import Images, Places
 from worker.services.key_indexes import images_of
 
 
@@ -61,7 +62,8 @@ def keys_twice(
 ) -> Iterator[Twice]:
     """The keys of these bucket numbers that have several rows in the entries of a version, whose definition it has.
 
-    The keys of one bucket number are in memory. `by_partition`: several rows in one partition.
+    In memory are the hashes of the keys of one bucket number, then the keys of which several rows have the hash.
+    `by_partition`: several rows in one partition.
     """
     meta, of_bucket = then.meta, defaultdict(list)
     for entry in entries:
@@ -70,14 +72,40 @@ def keys_twice(
     keys, places = list(meta.primary_key), [name for name in meta.partition_columns if name not in meta.primary_key]
     names, reader = [*keys, *places], VersionRows(then, meta.head_version)  # no plan is asked for
     for bucket in buckets:
-        parts = reader.visit(of_bucket[bucket], lambda one: reader.visible(one, names, None, float("inf")), None)
+        several = _of_several_rows(reader, of_bucket[bucket], meta)
+        if not len(several):
+            continue
         empty = reader.empty(names)
-        rows = pa.concat_tables([empty, *(part.select(names).cast(empty.schema) for part in parts)])
+        rows = pa.concat_tables([empty, *_rows_with(reader, of_bucket[bucket], several, names, empty.schema)])
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         twice = frame.filter(frame.select(names if by_partition else keys).is_duplicated()).sort(names)
         for key, found in twice.group_by(keys, maintain_order=True):
             yield Twice(_shown(keys, key), tuple(_shown(places, row) for row in found.select(places).iter_rows()))
+
+
+def _of_several_rows(reader: VersionRows, entries: Sequence[common_pb2.LiveEntry], meta: catalog_pb2.Table) -> Places:
+    """The hashes that several rows of a bucket number have."""
+
+    def read(one: FileToRead) -> Iterator[Places]:
+        return (key_hashes(part, meta) for part in reader.visible(one, list(meta.primary_key), None, float("inf")))
+
+    hashes = np.concatenate([np.empty(0, np.int64), *reader.visit(entries, read, None)])
+    hashes.sort()
+    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+
+
+def _rows_with(
+    reader: VersionRows, entries: Sequence[common_pb2.LiveEntry], hashes: Places, names: list[str], schema: pa.Schema
+) -> Iterator[pa.Table]:
+    """The rows whose keys have one of these hashes."""
+
+    def read(one: FileToRead) -> Iterator[pa.Table]:
+        for part in reader.visible(one, names, None, float("inf")):
+            is_one = np.isin(key_hashes(part, reader.table.meta), hashes)
+            yield part.filter(pa.array(is_one)).select(names).cast(schema)
+
+    return reader.visit(entries, read, None)
 
 
 def _shown(names: Sequence[str], values: Sequence[Any]) -> str:

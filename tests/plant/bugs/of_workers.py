@@ -734,6 +734,18 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_image_folds.py",),
     ),
     Bug(
+        "a check of keys compares those that stand side by side in the files alone",
+        "worker/services/key_check.py",
+        (("    hashes.sort()\n", ""),),
+        own_tests=("tests/arrow/test_key_scope_checks.py", "-m", "not long"),
+    ),
+    Bug(
+        "the keys of a file that was just written are those of the first rows",
+        "worker/arrow/write/staged_rows.py",
+        (("[part for _, part in by_part(placed, key)]", "[placed.slice(0, file.rows) for file in files]"),),
+        own_tests=("tests/arrow/test_inlined.py", "-k", "each_file"),
+    ),
+    Bug(
         "a deep check takes the rows of a key in two partitions for one key twice",
         "worker/services/key_check.py",
         (("names if by_partition else keys", "keys"),),

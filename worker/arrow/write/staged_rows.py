@@ -8,12 +8,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from metaservice.client import key_spans_partitions
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.scan.inlined_rows import rows_in
-from worker.arrow.write.staged_files import write_parts
+from worker.arrow.write.staged_files import by_part, write_parts
 from worker.base.errors import InputError
 from worker.base.schema import OP, PART, TOMBSTONE
 from worker.base.values import PartitionKey, partition_key
@@ -21,7 +19,6 @@ from worker.commit.stages import Stage, Staged
 from worker.connection.table_view import write_rules
 from worker.files.arrow_types import arrow_schema, column_field
 from worker.files.bucket_hash import row_buckets, row_hashes
-from worker.files.storage import storage
 
 GROUP: Final = "_laketx_group"
 KEYS_MAX: Final = common_pb2.LIMIT_KEYS_NAMED  # more are judged by bucket
@@ -46,8 +43,12 @@ def write_keyed(stage: Stage, rows: pa.Table, *, is_base: bool) -> Staged:
         groups = partition_groups(rows, meta)
         places = pa.array([f"{bucket}-{group}" for bucket, group in zip(buckets.tolist(), groups, strict=True)])
     kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
-    files = write_parts(stage, rows.append_column(PART, places), stage.next_name(), kind, may_inline=not is_base)
-    return Staged(files=files, key_sets=[] if is_base else key_sets(meta, stage.table_folder, files))
+    placed = rows.append_column(PART, places)
+    files = write_parts(stage, placed, stage.next_name(), kind, may_inline=not is_base)
+    if is_base or not write_rules(meta).wants_keys or len(rows) > KEYS_MAX:
+        return Staged(files=files)
+    key = list(meta.primary_key)
+    return Staged(files=files, key_sets=key_sets(meta, files, [part for _, part in by_part(placed, key)]))
 
 
 def tombstone_columns(meta: catalog_pb2.Table) -> set[str]:
@@ -113,21 +114,14 @@ def frame_of(rows: pa.Table) -> pl.DataFrame:
 
 
 def key_sets(
-    meta: catalog_pb2.Table, table_folder: str, files: Sequence[common_pb2.DataFile]
+    meta: catalog_pb2.Table, files: Sequence[common_pb2.DataFile], parts: Sequence[pa.Table]
 ) -> list[common_pb2.KeySet]:
-    """The keys in files that were just written; empty if the table wants none, or if there are too many."""
-    if not write_rules(meta).wants_keys or not files or sum(file.rows for file in files) > KEYS_MAX:
-        return []
+    """The keys in files that were just written, of which these are the rows."""
     kinds = {column.name: column_field(column).type for column in meta.columns}
-    found: dict[tuple[PartitionKey, int], common_pb2.KeySet] = {}
-    for file in files:
-        if file.content:
-            keys = rows_in(file.content)
-        else:
-            lake, path = storage(f"{table_folder}/{file.path}")
-            keys = pq.ParquetFile(path, filesystem=lake).read(list(meta.primary_key))
-        hashes = row_hashes([keys.column(name).cast(kinds[name]) for name in meta.primary_key])
+    sets: dict[tuple[PartitionKey, int], common_pb2.KeySet] = {}
+    for file, rows in zip(files, parts, strict=True):
+        hashes = row_hashes([rows.column(name).cast(kinds[name]) for name in meta.primary_key])
         place = (partition_key(file.partition), file.bucket)
-        one = found.setdefault(place, common_pb2.KeySet(partition=file.partition, bucket=file.bucket))
+        one = sets.setdefault(place, common_pb2.KeySet(partition=file.partition, bucket=file.bucket))
         one.hashes.extend(hashes.tolist())
-    return list(found.values())
+    return list(sets.values())
