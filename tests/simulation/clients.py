@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Alteration
@@ -11,6 +11,8 @@ from metaservice.core.table.model import Change, Conflict, Entry, FileKind, Grou
 from metaservice.core.table.predicates import Literal
 from metaservice.core.table.schema_changes import Add
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
+from metaservice.service.decider.decider import Apart
+from metaservice.service.decider.state import State
 from metaservice.store.records.plans import StoredEntry
 from protos.laketx.v1 import common_pb2
 from tests.simulation.checks import Expected
@@ -69,12 +71,18 @@ class Writer:
             txn = self.world.transactions.begin(begin)
             return {table_id: mine.read_version for table_id, mine in txn.tables.items()}
 
-        return Request("begin", self.txn_id, run)
+        tables = None if adopt_from else [intent.table_id for intent in intents]
+        return Request("begin", self.txn_id, Apart(run, lambda _: tables))
 
     def register(self, spec: Spec, entries: list[Entry]) -> Request:
         self._calls += 1
         run = lambda: self.world.transactions.register(self.txn_id, spec.table_id, copy.deepcopy(entries))  # noqa: E731
-        return Request(f"register{self._calls}", self.txn_id, run)
+        return Request(f"register{self._calls}", self.txn_id, Apart(run, self._tables))
+
+    def _tables(self, state: State) -> Iterable[str] | None:
+        """What the transaction is about, if it is known."""
+        txn = state.open.get(self.txn_id)
+        return None if txn is None else txn.tables
 
     def renew(self) -> Request:
         return Request("renew", self.txn_id, lambda: self.world.transactions.renew(self.txn_id).doomed)
@@ -87,7 +95,11 @@ class Writer:
         return CommitRequest(self.txn_id, fresh, tuple((None, None) for _ in changes), b"commit")
 
     def commit(self, changes: Sequence[Change]) -> Request:
-        return Request("commit", self.txn_id, lambda: outcome(self.world.transactions.commit(self._commit(changes))))
+        def run() -> object:
+            return outcome(self.world.transactions.commit(self._commit(changes)))
+
+        is_apart = all(change.alteration is None for change in changes)
+        return Request("commit", self.txn_id, Apart(run, self._tables) if is_apart else run)
 
     def explain(self, changes: Sequence[Change]) -> Request:
         def run() -> object:

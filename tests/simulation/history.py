@@ -42,6 +42,8 @@ def run_history(
         world.crash()
         world.group([client.job() for client in clients])
         drain(world)
+        while world.decider.state.held:
+            world.group([])
         world.checker.check_end(world.decider.state)
         world.tasks.check_end(world)
     except ViolationError as error:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from metaservice.core import limits
 from tests.simulation.history import run_history
 from tests.simulation.slate_memory import SlateMemory
 
@@ -25,6 +26,18 @@ QUICK, MANY, BRANCHES = 15, 100, 2
 def test_every_promise_holds_on_branches_and_through_merges(first: int, count: int) -> None:
     merges = sum(run_history(seed, branches=BRANCHES)["merges"] for seed in range(first, first + count))
     assert merges > count
+
+
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 6), *(pytest.param(first, 100, marks=pytest.mark.long) for first in range(6, 500, 100))]
+)
+def test_every_promise_holds_while_merges_change_their_tables(
+    monkeypatch: pytest.MonkeyPatch, first: int, count: int
+) -> None:
+    """One commit or fork in each group, with others' commits between."""
+    monkeypatch.setattr(limits, "MERGE_WRITTEN", 1)
+    merges = sum(run_history(seed, branches=BRANCHES)["merges"] for seed in range(first, first + count))
+    assert merges > count // 2
 
 
 def test_a_seed_gives_the_same_history_each_time() -> None:

@@ -234,13 +234,18 @@ class World:
         mixed: list[Job] = []
         for job in jobs:
             mixed += [job, (_ignore, None, self.look)]
+        ticked_ms = self.pauses._last_ms
         self.decider._group(mixed)
         store = self.store_now()
         check(store.unsynced_batches == 0, "a group ends with a sync")
         store.fail_writes_after = store.fail_syncs_after = None
         self.look()
-        self.checker.ran_out(self.clock.ms, LEASE_MS)
-        self.checker.read_log(self.decider.state)
+        if self.pauses._last_ms - ticked_ms >= limits.PAUSE_MS:
+            self.checker.paused(self.clock.ms)
+        if self.pauses._last_ms == self.clock.ms:  # else a merge is changing its tables, and nothing expires
+            self.checker.ran_out(self.clock.ms, LEASE_MS)
+        if not self.decider.state.held:  # else the state is ahead of the log
+            self.checker.read_log(self.decider.state)
 
 
 class Client:
