@@ -134,7 +134,7 @@ test-fast: check-code ## format, lint, types, layers and unit tests: about a min
 
 .PHONY: test
 test: check $(VENV)/spark-classes.jsa ## check, then every test but the long ones; ARGS="…" goes to pytest
-	@$(PYTEST) -m 'not long' $(ARGS)
+	@TMPDIR="$${TMPDIR:-$$($(PY) -m tests.scratch)}" $(PYTEST) -m 'not long' $(ARGS)
 
 .PHONY: test-long
 test-long: setup $(VENV)/spark-classes.jsa ## the tests that take minutes

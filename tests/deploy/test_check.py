@@ -102,6 +102,7 @@ def test_loose_ends_of_an_object(document: dict[str, Any], found: list[str]) -> 
     assert list(deploy_check.list_loose_ends(document)) == found
 
 
+@pytest.mark.long  # hadolint is installed first
 def test_a_lint_of_the_container_file_finds_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = tmp_path / "Dockerfile"
     bad.write_text("FROM python\nRUN cd /tmp\n", encoding="utf-8")
