@@ -20,7 +20,9 @@ from laketx.input_rows import arrow_rows
 from metaservice.client import default_column
 from metaservice.shared.column_types import read_type, type_text
 from protos.laketx.v1 import catalog_pb2
+from worker.arrow.scan.version_rows import plain
 from worker.arrow.write.input_rows import fitted
+from worker.files.arrow_types import arrow_schema
 
 NOON: Final = datetime(2026, 11, 1, 12, tzinfo=UTC)
 NAIVE: Final = NOON.replace(tzinfo=None)
@@ -267,3 +269,50 @@ def test_a_row_that_lacks_a_column_has_its_default(lake: Lake) -> None:
     lake.client.alter_columns(table.table_id, default_column("word", "'new'"))
     table.append([{"id": 1}, {"id": 2, "word": "x"}, {"id": 3, "word": None}])
     assert table.to_arrow().column("word").to_pylist() == ["new", "x", None]
+
+
+WIDE: Final = [("id", "bigint", False), ("s", "string", True), ("t", "timestamp", True), ("m", "decimal(5,1)", True)]
+WIDE_ROWS: Final = {"id": [1, 2, 3], "s": ["a", None, "c"], "t": [NOON, NOON, None], "m": [Decimal("1.5")] * 3}
+NESTED: Final = ("n", "struct<a:bigint>", True)
+
+
+def facts_of(columns: list[tuple[str, str, bool]]) -> catalog_pb2.Table:
+    numbered = enumerate(columns, 1)
+    return catalog_pb2.Table(
+        name="t",
+        columns=[
+            catalog_pb2.Column(
+                column_id=at,
+                name=name,
+                type=kind,
+                nullable=nullable,
+                nested=[catalog_pb2.NestedField(path="a", field_id=9)] if kind.startswith("struct") else [],
+            )
+            for at, (name, kind, nullable) in numbered
+        ],
+    )
+
+
+@pytest.mark.parametrize("columns", [WIDE, [*WIDE, NESTED]], ids=["flat", "nested"])
+def test_rows_of_the_tables_types_get_the_ids_of_its_columns(columns: list[tuple[str, str, bool]]) -> None:
+    """Rows of these types are taken whole, others column by column: with the same outcome."""
+    meta = facts_of(columns)
+    schema = arrow_schema(meta)
+    bare = pa.schema([pa.field(field.name, plain(field.type)) for field in schema])
+    values = {**WIDE_ROWS, "n": [{"a": 1}, None, {"a": None}]}
+    rows = pa.table([pa.array(values[name], bare.field(name).type) for name, _, _ in columns], schema=bare)
+    assert not rows.schema.equals(schema, check_metadata=True)
+    in_parts = rows.set_column(1, bare.field(1), pa.chunked_array([["a"], [None, "c"]]))
+    for given in (rows, pa.concat_tables([rows.slice(0, 1), rows.slice(1)]), in_parts, rows.slice(1)):
+        one_by_one = fitted(given.select(given.column_names[::-1]), meta)
+        for found in (fitted(given, meta), one_by_one):
+            found.validate(full=True)
+            assert found.schema.equals(schema, check_metadata=True)
+            assert found.column_names == [name for name, _, _ in columns]
+            assert found.to_pylist() == given.to_pylist()
+    nothing = fitted(rows.slice(3), meta)
+    assert (nothing.schema.equals(schema, check_metadata=True), len(nothing)) == (True, 0)
+    empty = bare.field(0).with_nullable(True)
+    without_id = rows.set_column(0, empty, pa.array([1, None, 3], pa.int64()))
+    with pytest.raises(InputError, match="NULL in id, which is NOT NULL"):
+        fitted(without_id, meta)

@@ -34,7 +34,12 @@ COMMIT_BYTES_MAX: Final = common_pb2.LIMIT_INLINE_COMMIT_BYTES  # each part of a
 def are_few(meta: catalog_pb2.Table, rows: pa.Table, files: int = 1) -> bool:
     """Whether the rows of a write to so many files are few enough, by the table's properties."""
     most = _most(meta, ROWS)
-    return len(rows) <= max(most, files * most // FILES_OF_ALL) and rows.nbytes <= _most(meta, BYTES)
+    return len(rows) <= max(most, files * most // FILES_OF_ALL) and takes_at_most(rows, _most(meta, BYTES))
+
+
+def takes_at_most(rows: pa.Table, most: int) -> bool:
+    """Whether the rows take so many bytes in memory, or fewer. Whole buffers are counted far sooner than parts."""
+    return bool(rows.get_total_buffer_size() <= most or rows.nbytes <= most)
 
 
 def _most(meta: catalog_pb2.Table, name: str) -> int:
@@ -69,9 +74,8 @@ def _entries(meta: catalog_pb2.Table, rows: pa.Table, counts: Sequence[int]) -> 
     entries = [common_pb2.DataFile(rows=count, schema_version=meta.schema_version) for count in counts]
     begins = np.cumsum([0, *counts[:-1]])
     fixed = {*meta.primary_key, *meta.partition_columns}
-    for at, column in enumerate(meta.columns):
-        if at >= STATS_COLUMNS and column.name not in fixed and column.nullable:
-            continue
+    leading, others = meta.columns[:STATS_COLUMNS], meta.columns[STATS_COLUMNS:]
+    for column in (*leading, *(one for one in others if not one.nullable or one.name in fixed)):
         values = rows.column(column.name).combine_chunks()
         if not pa.types.is_nested(values.type):
             for entry, stats in zip(entries, _stats(column, values, counts, begins), strict=True):
@@ -83,7 +87,7 @@ def _entries(meta: catalog_pb2.Table, rows: pa.Table, counts: Sequence[int]) -> 
                 entry.partition.values.add(column=column.name, value=wire_value(value, column.type))
     for entry in entries:
         entry.partition.SetInParent()
-    if OP in rows.column_names:
+    if OP in rows.schema.names:
         are_tombstones = rows.column(OP).to_numpy() == TOMBSTONE
         for entry, tombstones in zip(entries, np.add.reduceat(are_tombstones, begins, dtype=int).tolist(), strict=True):
             entry.tombstones = tombstones

@@ -38,10 +38,13 @@ NUMBERS: Final[Sequence[Callable[[pa.DataType], bool]]] = (
 
 def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
     """The rows in the table's order and types; a missing column gets its default, or NULL."""
-    check_names(rows.column_names, meta)
-    check_all_there(rows.column_names, meta)
-    given = {name.lower(): at for at, name in enumerate(rows.column_names)}
     schema = arrow_schema(meta)
+    if rows.schema.equals(schema) and (fit := _as_they_are(rows, meta, schema)) is not None:
+        return fit
+    names = rows.column_names
+    check_names(names, meta)
+    check_all_there(names, meta)
+    given = {name.lower(): at for at, name in enumerate(names)}
     exact = exact_names(meta)
     own_columns = rows.columns
     columns = []
@@ -57,6 +60,20 @@ def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
         check_not_null(values, _kind_of(column.type), column.nullable, name, meta.name)
         columns.append(values)
     return pa.table(columns, schema=schema)
+
+
+def _as_they_are(rows: pa.Table, meta: catalog_pb2.Table, schema: pa.Schema) -> pa.Table | None:
+    """Rows that have the table's names and types already, with its ids of columns.
+
+    None if parts of columns need ids, too. Thousands of columns take long one by one.
+    """
+    if any(map(pa.types.is_nested, schema.types)):
+        return None
+    for at, column in enumerate(meta.columns):
+        if not column.nullable:
+            check_not_null(rows.column(at), _kind_of(column.type), False, column.name, meta.name)
+    batches = rows.to_batches()
+    return pa.Table.from_batches(batches, schema) if len(batches) == 1 else pa.table(rows.columns, schema=schema)
 
 
 _kind_of: Final = lru_cache(maxsize=1 << 10)(read_type)  # small writes ask for the same ones again and again

@@ -57,12 +57,13 @@ def write_parts(
     meta = stage.meta
     whole = arrow_schema(meta, with_op=OP in rows.column_names, with_row_id=ROW_ID in rows.column_names)
     partial = arrow_schema(meta, with_op=True, with_set=True)
-    names = {column.column_id: column.name for column in meta.columns}
 
     def shaped(part: pa.Table) -> pa.Table:
         sets_columns = SET in part.column_names and part.column(SET).null_count < len(part)
         schema = partial if sets_columns else whole
-        return part if part.schema.equals(schema, check_metadata=True) else in_shape(part, schema, names)
+        if part.schema.equals(schema, check_metadata=True):
+            return part
+        return in_shape(part, schema, {column.column_id: column.name for column in meta.columns})
 
     parts = [
         (f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0", shaped(found))
@@ -102,7 +103,7 @@ def _checked(
 def by_part(rows: pa.Table, keys: Sequence[str]) -> Iterator[tuple[int | str, pa.Table]]:
     if not len(rows):
         return
-    if PART not in rows.column_names:
+    if rows.schema.get_field_index(PART) < 0:
         yield 0, rows
         return
     in_order = rows.sort_by([(name, "ascending") for name in (PART, *keys)])

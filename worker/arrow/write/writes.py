@@ -14,7 +14,7 @@ from worker.arrow.expressions.conditions import columns_in, parsed
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import FileToRead, VersionRows
 from worker.arrow.write import key_lookups, partial_images
-from worker.arrow.write.inlined_files import are_few
+from worker.arrow.write.inlined_files import are_few, takes_at_most
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_rows import (
     check_keys,
@@ -176,10 +176,10 @@ class _Parts:
 
     def __iter__(self) -> Iterator[pa.Table]:
         if isinstance(self._rows, pa.Table):
-            count = max(1, len(self._rows) * FILE_BYTES // max(self._rows.nbytes, 1))
-            if count >= len(self._rows) > 0:
-                yield self._rows
+            if takes_at_most(self._rows, FILE_BYTES):
+                yield from [self._rows] if len(self._rows) else []
                 return
+            count = max(1, len(self._rows) * FILE_BYTES // self._rows.nbytes)
             yield from (self._rows.slice(begin, count) for begin in range(0, len(self._rows), count))
             return
         waiting: list[pa.RecordBatch] = []
