@@ -127,15 +127,20 @@ def of(*entries: common_pb2.LiveEntry) -> bytes:
 def test_what_can_not_be_joined_stays_and_keeps_all_facts() -> None:
     on_disk = common_pb2.LiveEntry(file=common_pb2.DataFile(path="t/f", rows=9, first_row_id=90))
     foreign = entry(3, content=b"a stream of another kind")
-    raw = joined_entries(of(entry(1), on_disk, foreign, entry(2), entry(4, carries_row_ids=True)))
+    entries = of(entry(1), on_disk, foreign, entry(2), entry(4, carries_row_ids=True))
+    raw = joined_entries(entries, False)
     assert raw is not None
     found = read_pb2.PlanScanResponse.FromString(raw).entries
     assert [one.file.path for one in found] == ["t/1", "t/f", "t/3", "t/4"]
     assert (found[0].file.rows, found[0].file.first_row_id, found[0].data_version) == (2, 0, 2)
     assert list(found)[1:] == [on_disk, foreign, entry(4, carries_row_ids=True)]
-    assert joined_entries(of(entry(1), entry(2, kind=common_pb2.FILE_KIND_DELTA))) is None
-    assert joined_entries(of(entry(1), common_pb2.LiveEntry(delete_set=common_pb2.DeleteSet(path="d")))) is None
-    assert joined_entries(b"") == b""
+    assert joined_entries(of(entry(1), entry(2, kind=common_pb2.FILE_KIND_DELTA)), False) is None
+    assert joined_entries(of(entry(1), common_pb2.LiveEntry(delete_set=common_pb2.DeleteSet(path="d"))), False) is None
+    assert joined_entries(b"", True) == b""
+    final = joined_entries(entries, True)
+    assert final is not None
+    batches = pa.ipc.open_stream(read_pb2.PlanScanResponse.FromString(final).entries[0].file.content)
+    assert [batch.to_pydict() for batch in batches] == [{"id": [1, 2]}]
 
 
 def test_streams_without_an_end_are_not_joined() -> None:
@@ -150,7 +155,8 @@ def test_streams_without_an_end_are_not_joined() -> None:
 def test_each_piece_is_joined_once_and_the_last_one_each_time() -> None:
     memory, asked = AnswerMemory(bytes_max=10), list[bytes]()
 
-    def join(piece: bytes) -> bytes | None:
+    def join(piece: bytes, is_final: bool) -> bytes | None:
+        assert is_final == (piece != b"cc")
         asked.append(piece)
         return None if piece == b"no" else piece[:1]
 

@@ -21,7 +21,6 @@ REASONS = {
     "metaservice/client/epochs.py": "an interceptor of gRPC has a method for each kind of call",
     "metaservice/client/health.py": "probes ask it too, and import nothing else of the client",
     "metaservice/offline/command.py": "the commands of `python -m metaservice`",
-    "metaservice/rpc/convert/joined_rows.py": "parses entries, which plans.py never does",
     "metaservice/rpc/services/key_checks.py": "each servicer is a module",
     "metaservice/rpc/services/warehouse.py": "each servicer is a module",
     "metaservice/server/bucket_metrics.py": "imports SlateDB, which is an extra",

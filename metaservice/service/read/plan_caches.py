@@ -56,6 +56,7 @@ def _files(snapshot: SeenPartition) -> int:
 PIECE_BYTES: Final = 64 * 1024
 
 Asked = tuple[bytes, Hashable]  # a table, and the form of its entries
+Join = Callable[[bytes, bool], bytes | None]  # a piece that is final, or goes on
 
 
 class Answered(NamedTuple):
@@ -107,20 +108,21 @@ class AnswerMemory:
             if before is None or before.version < answered.version:
                 self._answers[asked] = answered
 
-    def joined(self, answered: Answered, join: Callable[[bytes], bytes | None]) -> list[bytes] | None:
+    def joined(self, answered: Answered, join: Join) -> list[bytes] | None:
         """The pieces, each joined; None if one of them can't be. `join` is always the same.
 
-        All pieces but the last one stay as they are, so they are joined once.
+        All pieces but the last one are final: they stay as they are, so they are joined once.
         """
         pieces = []
         for at, piece in enumerate(answered.pieces, 1):
+            is_final = at < len(answered.pieces)
             with self._lock:
-                joined = self._joined.get(piece)
+                joined = self._joined.get(piece) if is_final else None
             if joined is None:
-                joined = join(piece)
+                joined = join(piece, is_final)
                 if joined is None:
                     return None
-                if at < len(answered.pieces):
+                if is_final:
                     with self._lock, suppress(ValueError):  # larger than all the room
                         self._joined[piece] = joined
             pieces.append(joined)

@@ -18,7 +18,7 @@ from metaservice.service.decider.views import TableView
 from metaservice.service.read.file_blocks import Blocks, Key, Seen
 from metaservice.service.read.increments import added_by
 from metaservice.service.read.key_files import AddedMemory, entries_with
-from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Part, SeenPartition, StatsMemory
+from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Join, Part, SeenPartition, StatsMemory
 from metaservice.service.read.row_ids import RowIds
 from metaservice.service.read.scan_request import Explanation, Wanted
 from metaservice.store import entry_keys, keys
@@ -94,7 +94,7 @@ class Scan:
         self,
         shown: Callable[[StoredEntry], bytes],
         form: Hashable,
-        join: Callable[[bytes], bytes | None] | None = None,
+        join: Join | None = None,
     ) -> Iterator[bytes]:
         """The entries as they are shown, one or several at once. The same form always shows the same.
 
@@ -128,7 +128,7 @@ class Scan:
         self._answers.keep(asked, known)
         yield from self._pieces(known, join)
 
-    def _pieces(self, known: Answered, join: Callable[[bytes], bytes | None] | None) -> Iterable[bytes]:
+    def _pieces(self, known: Answered, join: Join | None) -> Iterable[bytes]:
         joined = None if join is None else self._answers.joined(known, join)
         return known.pieces if joined is None else joined
 

@@ -20,6 +20,7 @@ PUT_OPEN = '            self._batch.put(keys.open_key(raw), b"")\n'
 SERVICE = "metaservice/service/"
 BLOCKS = ("tests/unit/test_file_blocks.py",)
 REMEMBERED = ("tests/arrow/test_remembered_plans.py",)
+ONE_BATCH = ("tests/arrow/test_one_batch.py",)
 
 BUGS: Final = (
     Bug(
@@ -147,9 +148,27 @@ BUGS: Final = (
         (
             ("self._joined.get(piece)", "self._joined.get(piece[:99])"),
             ("self._joined[piece] = joined", "self._joined[piece[:99]] = joined"),
-            ("if at < len(answered.pieces):", "if at:"),
+            ("is_final = at < len(answered.pieces)", "is_final = True"),
         ),
         own_tests=("tests/arrow/test_joined_rows.py", "-k", "as_they_go_on"),
+    ),
+    Bug(
+        "rows that come in one batch lose the NULLs of all batches but the first",
+        "metaservice/shared/arrow_batches.py",
+        (("joined |= some << at", "joined |= (some if not at else all_set) << at"),),
+        own_tests=ONE_BATCH,
+    ),
+    Bug(
+        "texts that come in one batch begin where their own batch has them",
+        "metaservice/shared/arrow_batches.py",
+        (("shift = size - first", "shift = -first"),),
+        own_tests=ONE_BATCH,
+    ),
+    Bug(
+        "rows that come in one batch overlook a batch that says less than it should",
+        "metaservice/shared/arrow_batches.py",
+        (("if len(content) < size:", "if size < 0:"),),
+        own_tests=ONE_BATCH,
     ),
     Bug(
         "a remembered plan has new entries at its end instead of in order",
