@@ -105,8 +105,8 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOMES.get(name, "metaservice.client")), name)
     except ModuleNotFoundError as error:
-        said = f"laketx.{name} needs {error.name}: pip install 'laketx[arrow]', or 'laketx[spark]' for Spark as well"
-        raise ModuleNotFoundError(said, name=error.name) from error
+        message = f"laketx.{name} needs {error.name}: pip install 'laketx[arrow]', or 'laketx[spark]' for Spark as well"
+        raise ModuleNotFoundError(message, name=error.name) from error
 
 
 def __dir__() -> list[str]:

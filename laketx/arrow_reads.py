@@ -31,50 +31,50 @@ class ArrowMethods(ABC):
     """The reads without Spark, as Arrow, pandas, polars or by DuckDB, of an object with rows."""
 
     @abstractmethod
-    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
         """Returns a scan, which reads the rows each time it is used."""
 
-    def _scan(self, asked: Asked) -> ArrowScan:
+    def _scan(self, options: Asked) -> ArrowScan:
         """Return a scan for a single read, which begins at once."""
-        return self.scanner(**asked)
+        return self.scanner(**options)
 
-    def to_arrow(self, **asked: Unpack[Asked]) -> pa.Table:
+    def to_arrow(self, **options: Unpack[Asked]) -> pa.Table:
         """Returns the rows as an Arrow table; the arguments are those of `scanner`.
 
             orders.to_arrow(columns=["id"], where="amount > 15", version=12)
 
         Raises the errors of `scanner`.
         """
-        return self._scan(asked).to_arrow()
+        return self._scan(options).to_arrow()
 
-    def to_batches(self, **asked: Unpack[Asked]) -> pa.RecordBatchReader:
+    def to_batches(self, **options: Unpack[Asked]) -> pa.RecordBatchReader:
         """Returns the rows as a stream of Arrow batches, in bounded memory; the arguments are those of `scanner`."""
-        return self._scan(asked).to_batches()
+        return self._scan(options).to_batches()
 
-    def to_pandas(self, **asked: Unpack[Asked]) -> pd.DataFrame:
+    def to_pandas(self, **options: Unpack[Asked]) -> pd.DataFrame:
         """Returns the rows as a DataFrame of pandas; the arguments are those of `scanner`."""
-        return self._scan(asked).to_pandas()
+        return self._scan(options).to_pandas()
 
-    def to_polars(self, **asked: Unpack[Asked]) -> pl.DataFrame:
+    def to_polars(self, **options: Unpack[Asked]) -> pl.DataFrame:
         """Returns the rows as a DataFrame of polars; the arguments are those of `scanner`."""
-        return self._scan(asked).to_polars()
+        return self._scan(options).to_polars()
 
-    def to_lazy_polars(self, **asked: Unpack[Asked]) -> pl.LazyFrame:
+    def to_lazy_polars(self, **options: Unpack[Asked]) -> pl.LazyFrame:
         """Returns a lazy frame of polars, which reads only the columns and rows that its query needs."""
-        return self.scanner(**asked).to_lazy_polars()
+        return self.scanner(**options).to_lazy_polars()
 
-    def to_duckdb(self, connection: duckdb.DuckDBPyConnection, **asked: Unpack[Asked]) -> duckdb.DuckDBPyRelation:
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection, **options: Unpack[Asked]) -> duckdb.DuckDBPyRelation:
         """Returns a relation of DuckDB, which reads only the columns and rows that its query needs.
 
             orders.to_duckdb(duckdb.connect()).filter("amount > 15").aggregate("count(*)")
 
         The arguments are those of `scanner`.
         """
-        return self.scanner(**asked).to_duckdb(connection)
+        return self.scanner(**options).to_duckdb(connection)
 
-    def count(self, **asked: Unpack[Asked]) -> int:
+    def count(self, **options: Unpack[Asked]) -> int:
         """Returns the number of rows, and reads as little as possible; the arguments are those of `scanner`."""
-        return self._scan(asked).count()
+        return self._scan(options).count()
 
 
 class ArrowReads(ArrowMethods):
@@ -82,7 +82,7 @@ class ArrowReads(ArrowMethods):
 
     view: TableView
 
-    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
         """Returns a scan to read as Arrow, pandas, polars or by DuckDB; each use reads the rows again.
 
             table.scanner(columns=["id", "amount"], where="day >= '2026-11-01' AND amount > 100").to_pandas()
@@ -94,47 +94,47 @@ class ArrowReads(ArrowMethods):
         Raises InputError for a wrong condition, column or combination, InvalidError for a version above the newest,
         GoneError for a version that is no longer kept, NotFoundError for an unknown tag.
         """
-        return scan_of(self.view, asked)
+        return scan_of(self.view, options)
 
-    def _scan(self, asked: Asked) -> ArrowScan:
-        return scan_of(self.view, asked, at_once=True)
-
-
-Found = tuple[tuple[PinnedVersion, ...], Rows, TableView]  # as of the last version
+    def _scan(self, options: Asked) -> ArrowScan:
+        return scan_of(self.view, options, at_once=True)
 
 
-def scan_of(table: TableView, asked: Asked, *, at_once: bool = False) -> ArrowScan:
+PinnedRows = tuple[tuple[PinnedVersion, ...], Rows, TableView]  # as of the last version
+
+
+def scan_of(table: TableView, options: Asked, *, at_once: bool = False) -> ArrowScan:
     """Pin and plan the rows of a read.
 
     With `at_once` they are read now, so they are planned however many files there are.
     """
-    unknown = asked.keys() - Asked.__annotations__.keys()
+    unknown = options.keys() - Asked.__annotations__.keys()
     if unknown:
         raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
-    limit = asked.get("limit")
+    limit = options.get("limit")
     if limit is not None and limit < 0:
         raise InputError("LIMIT_INVALID", f"limit is a number of rows, not {limit}")
-    are_changes = asked.get("since") is not None
-    where = asked.get("where")
-    pinned, rows, then = _changes(table, asked) if are_changes else _snapshot(table, asked, where, at_once=at_once)
+    are_changes = options.get("since") is not None
+    where = options.get("where")
+    pinned, rows, then = _changes(table, options) if are_changes else _snapshot(table, options, where, at_once=at_once)
     condition = None if where is None else parsed(where, then.meta)
-    columns = named_columns(asked.get("columns"), rows.schema)
-    if names_version(asked):
+    columns = named_columns(options.get("columns"), rows.schema)
+    if names_version(options):
         return ArrowScan(rows, pinned, columns, condition, limit)
     source = ReadSource(then, pinned[-1].version, is_filtered=not are_changes)
-    return ArrowScan(rows, pinned, columns, condition, limit, source, partial(scan_of, table, asked))
+    return ArrowScan(rows, pinned, columns, condition, limit, source, partial(scan_of, table, options))
 
 
-def names_version(asked: Asked) -> bool:
+def names_version(options: Asked) -> bool:
     """Return whether a version is named, so that later commits don't change the rows."""
     names = ("version", "timestamp", "commits_ago", "tag", "until")
-    return any(asked.get(name) is not None for name in names)
+    return any(options.get(name) is not None for name in names)
 
 
-def _snapshot(table: TableView, asked: Asked, where: str | None, *, at_once: bool) -> Found:
-    if asked.get("until") is not None or asked.get("mode") is not None:
+def _snapshot(table: TableView, options: Asked, where: str | None, *, at_once: bool) -> PinnedRows:
+    if options.get("until") is not None or options.get("mode") is not None:
         raise InputError("RANGE_INVALID", "until and mode belong to a range of changes: say since, too")
-    version = _version(table, asked)
+    version = _version(table, options)
     planned = _planned(table, version, where, whole=at_once)
     if planned is not None:
         return (planned.pinned,), VersionRows(planned.table, planned.pinned.version, planned), planned.table
@@ -153,35 +153,35 @@ def _planned(table: TableView, version: int | None, where: str | None, *, whole:
         return None  # the condition may fit the columns of that version
 
 
-def _changes(table: TableView, asked: Asked) -> Found:
-    if any(asked.get(name) is not None for name in ("version", "timestamp", "commits_ago", "tag")):
+def _changes(table: TableView, options: Asked) -> PinnedRows:
+    if any(options.get(name) is not None for name in ("version", "timestamp", "commits_ago", "tag")):
         raise InputError("VERSION_AMBIGUOUS", "changes have since and until; they have no other version")
     from worker.arrow.changes.change_rows import ChangeRows  # noqa: PLC0415 - polars is loaded where it is wanted
 
-    mode = asked.get("mode", "latest")
+    mode = options.get("mode", "latest")
     check_mode(mode)
-    begin = table.lake.pins.own(table.table_id, version_at(table, asked["since"], no_zone))
-    until = asked.get("until")
+    begin = table.lake.pins.own(table.table_id, version_at(table, options["since"], no_zone))
+    until = options.get("until")
     end = table.lake.pins.own(table.table_id, None if until is None else version_at(table, until, no_zone))
     check_range(begin.version, end.version)
     then = table.at(end.version)
     return (begin, end), ChangeRows(then, begin.version, end.version, mode), then
 
 
-def _version(table: TableView, asked: Asked) -> int | None:
+def _version(table: TableView, options: Asked) -> int | None:
     """Return the version that the arguments name; None: the newest."""
-    given = {name: asked.get(name) for name in ("version", "timestamp", "commits_ago", "tag")}
+    given = {name: options.get(name) for name in ("version", "timestamp", "commits_ago", "tag")}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
-    if not named or asked.get("version") is not None:
-        return asked.get("version")
-    timestamp = asked.get("timestamp")
+    if not named or options.get("version") is not None:
+        return options.get("version")
+    timestamp = options.get("timestamp")
     time_us = None if timestamp is None else time_us_of(timestamp, no_zone)
-    found = table.client.resolve_version(
-        table.table_id, time_us=time_us, commits_ago=asked.get("commits_ago"), tag=asked.get("tag")
+    version = table.client.resolve_version(
+        table.table_id, time_us=time_us, commits_ago=options.get("commits_ago"), tag=options.get("tag")
     )
-    return found.version
+    return version.version
 
 
 def get_rows(
@@ -192,8 +192,8 @@ def get_rows(
         try:
             rows = _rows_by_keys(table, keys, columns)
         except (InputError, InvalidError):
-            rows, known = None, table.meta.schema_version
-            if refreshed().meta.schema_version == known:
+            rows, before = None, table.meta.schema_version
+            if refreshed().meta.schema_version == before:
                 raise
         if rows is not None:
             return rows

@@ -60,21 +60,21 @@ class ColumnChanges(ABC):
         name.
         """
         if isinstance(columns, str | pa.Schema):
-            found = added_columns(columns)
+            added = added_columns(columns)
         else:
-            found = column_types.wire_columns(columns, [])
-            for one in found:
-                one.name = quoted_if_odd(one.name)
-        for one in found:
-            if not one.nullable:
+            added = column_types.wire_columns(columns, [])
+            for column in added:
+                column.name = quoted_if_odd(column.name)
+        for column in added:
+            if not column.nullable:
                 raise InputError(
                     "COLUMN_NOT_NULLABLE",
-                    f"existing rows have no {one.name}: add it without NOT NULL, and fill it with update(); "
+                    f"existing rows have no {column.name}: add it without NOT NULL, and fill it with update(); "
                     "only create_table makes NOT NULL columns",
                 )
-            if one.default_sql:
-                raise InputError("COLUMNS_INVALID", f"add {one.name} without a default, then call set_default")
-        return self._alter(message, *(add_column(one.name, one.type, comment=one.comment) for one in found))
+            if column.default_sql:
+                raise InputError("COLUMNS_INVALID", f"add {column.name} without a default, then call set_default")
+        return self._alter(message, *(add_column(column.name, column.type, comment=column.comment) for column in added))
 
     def rename_column(self, old: str, new: str, *, message: str = "") -> Self:
         """Renames a column. It keeps its id, so no file is rewritten.
@@ -100,11 +100,11 @@ class ColumnChanges(ABC):
         Raises InvalidError for an unknown column, InputError if its type can't hold the default.
         """
         path = path_of(self.meta, name)
-        for one in self.meta.columns:
-            if default is not None and quoted_if_odd(one.name).lower() == path.lower():
-                wanted = catalog_pb2.Column(name=one.name, type=one.type, default_sql=default)
-                if not is_constant(wanted):
-                    defaults.check_defaults(self.lake.spark, [wanted])
+        for column in self.meta.columns:
+            if default is not None and quoted_if_odd(column.name).lower() == path.lower():
+                changed = catalog_pb2.Column(name=column.name, type=column.type, default_sql=default)
+                if not is_constant(changed):
+                    defaults.check_defaults(self.lake.spark, [changed])
         return self._alter(message, default_column(path, default or ""))
 
     def drop_column(self, name: str, *, message: str = "") -> Self:
@@ -121,8 +121,8 @@ class ColumnChanges(ABC):
 
         Raises InvalidError if the new type is not wider.
         """
-        wanted = type_of_words(new_type) if isinstance(new_type, str) else column_types.type_text(new_type)
-        return self._alter(message, widen_column(path_of(self.meta, name), wanted))
+        wider = type_of_words(new_type) if isinstance(new_type, str) else column_types.type_text(new_type)
+        return self._alter(message, widen_column(path_of(self.meta, name), wider))
 
     def set_properties(self, **values: str) -> Self:
         """Sets properties of the table.

@@ -18,49 +18,49 @@ from worker.files import arrow_types
 def columns_of_words(text: str, keys: Collection[str]) -> list[catalog_pb2.Column]:
     """Return the columns of a new table from a text; key columns are NOT NULL in any case."""
     lower = {name.lower() for name in keys}
-    with _said():
+    with _input_errors():
         read = read_columns(text)
-    found = []
-    for one in read:
-        check_name(one.name)
-        nullable = one.nullable and one.name.lower() not in lower
-        column = catalog_pb2.Column(name=one.name, type=type_text(one.kind), nullable=nullable)
-        column.comment, column.default_sql = one.comment, one.default_sql
-        found.append(column)
-    return found
+    columns = []
+    for words in read:
+        check_name(words.name)
+        nullable = words.nullable and words.name.lower() not in lower
+        column = catalog_pb2.Column(name=words.name, type=type_text(words.kind), nullable=nullable)
+        column.comment, column.default_sql = words.comment, words.default_sql
+        columns.append(column)
+    return columns
 
 
 def added_columns(columns: str | pa.Schema) -> list[catalog_pb2.Column]:
     """Return the columns to add, with paths as names: "note string, address.zip string"."""
     if isinstance(columns, pa.Schema):
-        found = arrow_types.wire_columns(columns, ())
-        for column in found:
+        added = arrow_types.wire_columns(columns, ())
+        for column in added:
             column.name = quoted(column.name)
-        return found
-    with _said():
+        return added
+    with _input_errors():
         read = read_columns(columns, with_paths=True)
-    found = []
-    for one in read:
-        if len(one.path) == 1:
-            check_name(one.name)
-        column = catalog_pb2.Column(name=one.text, type=type_text(one.kind), nullable=one.nullable)
-        column.comment, column.default_sql = one.comment, one.default_sql
-        found.append(column)
-    return found
+    added = []
+    for words in read:
+        if len(words.path) == 1:
+            check_name(words.name)
+        column = catalog_pb2.Column(name=words.text, type=type_text(words.kind), nullable=words.nullable)
+        column.comment, column.default_sql = words.comment, words.default_sql
+        added.append(column)
+    return added
 
 
 def type_of_words(text: str) -> str:
     """Return a type in the service's spelling."""
-    with _said():
+    with _input_errors():
         return type_text(read_type_words(text))
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def _input_errors() -> Iterator[None]:
     try:
         yield
     except TypeMissingError as error:
         raise InputError("TYPE_NOT_SUPPORTED", str(error)) from error
     except ColumnWordsError as error:
-        said = f'{error}: name columns with their types, such as "id bigint, v string"'
-        raise InputError("COLUMNS_INVALID", said) from error
+        message = f'{error}: name columns with their types, such as "id bigint, v string"'
+        raise InputError("COLUMNS_INVALID", message) from error

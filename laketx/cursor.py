@@ -41,9 +41,9 @@ class Cursor(ArrowMethods):
     advance, step                                      moves to the end of the last read
     """
 
-    def __init__(self, table: TableView, found: read_pb2.Cursor) -> None:
+    def __init__(self, table: TableView, stored: read_pb2.Cursor) -> None:
         self.table = table
-        self._found = found
+        self._stored = stored
         self._read_to: int | None = None
 
     def __repr__(self) -> str:
@@ -52,12 +52,12 @@ class Cursor(ArrowMethods):
     @property
     def name(self) -> str:
         """The cursor's name."""
-        return self._found.name
+        return self._stored.name
 
     @property
     def version(self) -> int:
         """The last version that the cursor's reader has processed."""
-        return self._found.version
+        return self._stored.version
 
     @property
     def read_to(self) -> int | None:
@@ -76,7 +76,7 @@ class Cursor(ArrowMethods):
         self._read_to = head
         return rows
 
-    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
         """Returns the changes after the position without Spark; `to_arrow` and the like have the same arguments.
 
             cursor.to_arrow(mode="changes", columns=["id", "amount"])
@@ -85,16 +85,16 @@ class Cursor(ArrowMethods):
 
         Raises InputError if a version, a time or a tag is given.
         """
-        own = sorted(asked.keys() & {"since", "version", "timestamp", "commits_ago", "tag"})
+        own = sorted(options.keys() & {"since", "version", "timestamp", "commits_ago", "tag"})
         if own:
             raise InputError("RANGE_INVALID", f"a cursor reads from its own position: leave out {', '.join(own)}")
-        until = asked.get("until")
+        until = options.get("until")
         zone = partial(zone_of, self.table.lake)
         head = self.table.client.resolve_version(self.table.table_id).version
         end = head if until is None else version_at(self.table, until, zone)
-        found = scan_of(self.table, {**asked, "since": self.version, "until": end})
+        scan = scan_of(self.table, {**options, "since": self.version, "until": end})
         self._read_to = end
-        return found
+        return scan
 
     def advance(self) -> int:
         """Moves the cursor to the end of the last `changes` or `scanner`; returns the new position.
@@ -103,7 +103,7 @@ class Cursor(ArrowMethods):
         """
         move = self.step()
         client = self.table.client
-        self._found = client.advance_cursor(move.table_id, move.name, move.expected_version, move.version)
+        self._stored = client.advance_cursor(move.table_id, move.name, move.expected_version, move.version)
         self._read_to = None
         return self.version
 
@@ -120,7 +120,7 @@ class Cursor(ArrowMethods):
 
     def refresh(self) -> Cursor:
         """Loads the cursor's current position. Raises NotFoundError if the cursor was dropped."""
-        self._found = self.table.client.create_cursor(self.table.table_id, self.name, must_exist=True).cursor
+        self._stored = self.table.client.create_cursor(self.table.table_id, self.name, must_exist=True).cursor
         self._read_to = None
         return self
 
@@ -132,5 +132,5 @@ class Cursor(ArrowMethods):
 def cursor_of(table: TableView, name: str, version: int | None, keep: timedelta | None) -> Cursor:
     """Return the cursor of that name; create it if it doesn't exist."""
     keep_ms = 0 if keep is None else max(round(keep / timedelta(milliseconds=1)), 1)
-    found = table.client.create_cursor(table.table_id, name, version=version, keep_ms=keep_ms)
-    return Cursor(table, found.cursor)
+    answer = table.client.create_cursor(table.table_id, name, version=version, keep_ms=keep_ms)
+    return Cursor(table, answer.cursor)

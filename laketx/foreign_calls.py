@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 @dataclass(frozen=True, slots=True)
 class ForeignCall:
-    """What to write here, and the names of its like: of Delta's libraries and of pyiceberg, parted by spaces."""
+    """What to write instead of a call, and the call's names in Delta's libraries and in pyiceberg (spaces between)."""
 
-    here: str
+    equivalent: str
     delta: str = ""
     iceberg: str = ""
 
     @property
     def names(self) -> list[str]:
-        """All of them, each once."""
+        """All names, without duplicates."""
         return list(dict.fromkeys([*self.delta.split(), *self.iceberg.split()]))
 
 
@@ -111,15 +111,15 @@ OF_MERGES: Final[Calls] = (
 
 
 def by_name(calls: Iterable[ForeignCall]) -> dict[str, str]:
-    """What to write here, by the name elsewhere."""
-    return {name: one.here for one in calls for name in one.names}
+    """Return what to write here, by the name in the other system."""
+    return {name: call.equivalent for call in calls for name in call.names}
 
 
 EVERYWHERE: Final = by_name((*OF_MERGES, *OF_TABLES, *OF_LAKES))  # of classes, where `DeltaTable.forPath` is called
 
 
-def _refusal(owner: type, name: str, here: str) -> AttributeError:
-    return AttributeError(f"{owner.__name__} has no {name}, a word of another system; here: {here}")
+def _refusal(owner: type, name: str, equivalent: str) -> AttributeError:
+    return AttributeError(f"{owner.__name__} has no {name}, a word of another system; here: {equivalent}")
 
 
 class ForeignWordsOfClass(ABCMeta):
@@ -128,8 +128,8 @@ class ForeignWordsOfClass(ABCMeta):
     if not TYPE_CHECKING:  # otherwise mypy would take any name
 
         def __getattr__(cls, name: str) -> Any:
-            if (here := EVERYWHERE.get(name)) is not None:
-                raise _refusal(cls, name, here)
+            if (equivalent := EVERYWHERE.get(name)) is not None:
+                raise _refusal(cls, name, equivalent)
             raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
 
 
@@ -141,8 +141,8 @@ class KnowsForeignCalls(metaclass=ForeignWordsOfClass):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Only for what wasn't found. The second look raises the error of a property that failed by one."""
-            here = type(self)._foreign.get(name)  # noqa: SLF001 - a subclass's own
-            if here is None:
+            """Refuse a missing name. The second lookup raises the AttributeError of a property that failed."""
+            equivalent = type(self)._foreign.get(name)  # noqa: SLF001 - a subclass's own
+            if equivalent is None:
                 return super().__getattribute__(name)
-            raise _refusal(type(self), name, here)
+            raise _refusal(type(self), name, equivalent)

@@ -29,19 +29,19 @@ class HistoryEntry:
     is_logical: bool
 
 
-def history_entry(one: read_pb2.Version) -> HistoryEntry:
+def history_entry(version: read_pb2.Version) -> HistoryEntry:
     return HistoryEntry(
-        version=one.version,
-        time=moment_of(one.commit_time_us),
-        operation=word(common_pb2.Operation.Name(one.operation), "OPERATION_"),
-        user=one.principal.name,
-        message=one.commit_message,
-        txn_id=one.txn_id,
-        rebased_over=one.rebased_over,
-        resubmitted=one.adopt_from,
-        files_added=one.files_added,
-        files_removed=one.files_removed,
-        rows_added=one.rows_added,
-        rows_removed=one.rows_removed,
-        is_logical=one.HasField("time_version_us"),
+        version=version.version,
+        time=moment_of(version.commit_time_us),
+        operation=word(common_pb2.Operation.Name(version.operation), "OPERATION_"),
+        user=version.principal.name,
+        message=version.commit_message,
+        txn_id=version.txn_id,
+        rebased_over=version.rebased_over,
+        resubmitted=version.adopt_from,
+        files_added=version.files_added,
+        files_removed=version.files_removed,
+        rows_added=version.rows_added,
+        rows_removed=version.rows_removed,
+        is_logical=version.HasField("time_version_us"),
     )

@@ -71,11 +71,11 @@ def _check_objects(rows: Any) -> None:
     for name in rows.columns:
         if str(getattr(rows[name], "dtype", "")) != "object":
             continue
-        days = [one for one in rows[name] if isinstance(one, date) and one == one]  # NaT differs from itself
-        kinds = {(isinstance(one, datetime), getattr(one, "tzinfo", None) is None) for one in days}
-        if len(kinds) > 1 or any(getattr(one, "nanosecond", 0) for one in days):
-            said = f"{name} mixes dates and times, times with and without a zone, or nanoseconds: give it one type"
-            raise InputError("ROWS_INVALID", said)
+        days = [value for value in rows[name] if isinstance(value, date) and value == value]  # NaT differs from itself
+        kinds = {(isinstance(value, datetime), getattr(value, "tzinfo", None) is None) for value in days}
+        if len(kinds) > 1 or any(getattr(value, "nanosecond", 0) for value in days):
+            message = f"{name} mixes dates and times, times with and without a zone, or nanoseconds: give it one type"
+            raise InputError("ROWS_INVALID", message)
 
 
 def is_spark(rows: Any) -> bool:
@@ -86,7 +86,7 @@ def arrow_rows(rows: Any, meta: catalog_pb2.Table) -> pa.Table:
     """Convert rows for a table to Arrow; the table's columns give a list of dicts its types."""
     if is_spark(rows):
         raise InputError("ROWS_INVALID", "this is a DataFrame of Spark: use insert")
-    if isinstance(rows, (list, tuple)) and all(_is_dict(one) for one in rows):
+    if isinstance(rows, (list, tuple)) and all(_is_dict(row) for row in rows):
         return of_dicts(rows, meta)
     return arrow_table(rows)
 
@@ -97,7 +97,7 @@ def is_stream(rows: Any) -> bool:
 
 def may_need_defaults(rows: Any) -> bool:
     """Return whether some dicts lack a column that other dicts have."""
-    return isinstance(rows, (list, tuple)) and any(_is_dict(one) and one.keys() != rows[0].keys() for one in rows)
+    return isinstance(rows, (list, tuple)) and any(_is_dict(row) and row.keys() != rows[0].keys() for row in rows)
 
 
 class Given:
@@ -136,7 +136,7 @@ class Given:
     @property
     def are_dicts(self) -> bool:
         """Whether the rows are a list of dicts, which Spark doesn't accept."""
-        return isinstance(self._rows, (list, tuple)) and all(_is_dict(one) for one in self._rows)
+        return isinstance(self._rows, (list, tuple)) and all(_is_dict(row) for row in self._rows)
 
     def columns_given(self, meta: catalog_pb2.Table) -> list[Collection[str]]:
         """Return the columns of each dict, where they differ and the table keeps what a row doesn't have."""
@@ -165,8 +165,8 @@ class Given:
         if is_spark(self._rows) or not self.is_lazy:
             return write
         can_rerun = can_rerun and isinstance(self._rows, ArrowScan) and self._rows.anew is not None
-        found = replace(write, are_rows_once=self._is_streamed, rows_anew=self._read_anew if can_rerun else None)
-        return with_reads(found, self._notes)
+        repeatable = replace(write, are_rows_once=self._is_streamed, rows_anew=self._read_anew if can_rerun else None)
+        return with_reads(repeatable, self._notes)
 
     def declared(self, write: CatalogWrite) -> CatalogWrite:
         """Add the rows' reads of tables to a write of Spark's catalog."""
@@ -203,8 +203,8 @@ def key_rows(keys: Any, meta: catalog_pb2.Table) -> pa.Table:
     """Convert keys to rows of the key columns; plain values are keys of one column. No keys give no rows."""
     if isinstance(keys, (list, tuple, set, frozenset, range)) and not keys:
         return of_dicts([], meta).select(list(meta.primary_key))
-    if isinstance(keys, (list, tuple, set, frozenset, range)) and not any(isinstance(one, Mapping) for one in keys):
+    if isinstance(keys, (list, tuple, set, frozenset, range)) and not any(isinstance(key, Mapping) for key in keys):
         if len(meta.primary_key) != 1:
             raise InputError("ROWS_INVALID", f"the key of {meta.name} has several columns: give dicts")
-        return of_dicts([{meta.primary_key[0]: one} for one in keys], meta)
+        return of_dicts([{meta.primary_key[0]: key} for key in keys], meta)
     return arrow_rows(keys, meta)

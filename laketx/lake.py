@@ -105,11 +105,11 @@ class Lake(KnowsForeignCalls, PeriodicTasks):
             raise InputError("COLUMNS_INVALID", "primary_key and partition_by are lists of column names")
         if buckets is not None and not keys:
             raise InputError("BUCKETS_INVALID", "only a table with a primary key has buckets")
-        wanted = dict(properties or {})
+        settings = dict(properties or {})
         if key_scope is not None:
-            wanted[KEY_SCOPE] = key_scope
+            settings[KEY_SCOPE] = key_scope
         columns = self._columns(schema, keys)
-        if computed := [one for one in columns if not is_constant(one)]:
+        if computed := [column for column in columns if not is_constant(column)]:
             defaults.check_defaults(self.spark, computed)
         table = catalog_pb2.Table(
             name=name,
@@ -117,7 +117,7 @@ class Lake(KnowsForeignCalls, PeriodicTasks):
             partition_columns=partition_by,
             primary_key=keys,
             buckets=(BUCKETS if buckets is None else buckets) if keys else 0,
-            properties=wanted,
+            properties=settings,
             profile=profile,
             comment=comment,
         )
@@ -357,16 +357,16 @@ def import_files(
 ) -> Commit:
     """Registers the Parquet files below a path in a table; see `Lake.import_parquet`."""
     check_policy(on_conflict, is_insert=True)
-    found = parquet_files.find_files(lake.client, plain_path(str(path)))
+    files = parquet_files.find_files(lake.client, plain_path(str(path)))
     try:
         table = lake.table(name)
     except NotFoundError:
-        places = list(found[0].folders)
-        table = lake.create_table(name, parquet_files.schema_of_files(found), partition_by=places, if_not_exists=True)
-    parquet_files.check_files(table.meta, found)
+        places = list(files[0].folders)
+        table = lake.create_table(name, parquet_files.schema_of_files(files), partition_by=places, if_not_exists=True)
+    parquet_files.check_files(table.meta, files)
     [done] = run_writes(
         lake,
-        lambda: [parquet_files.plan_import(table.refresh().view, found)],
+        lambda: [parquet_files.plan_import(table.refresh().view, files)],
         on_conflict=on_conflict,
         message=message or f"import of {path}"[:200],
     )

@@ -44,7 +44,8 @@ class Schema(Sequence[Column]):
     def __init__(self, meta: catalog_pb2.Table) -> None:
         self._meta = meta
         self._columns = tuple(
-            Column(one.name, one.type, one.nullable, one.comment, one.default_sql) for one in meta.columns
+            Column(column.name, column.type, column.nullable, column.comment, column.default_sql)
+            for column in meta.columns
         )
 
     def __repr__(self) -> str:
@@ -72,15 +73,15 @@ class Schema(Sequence[Column]):
         """Return a column by position, or by name in any case. Raises KeyError for an unknown name."""
         if not isinstance(at, str):
             return self._columns[at]
-        for one in self._columns:
-            if one.name.lower() == at.lower():
-                return one
+        for column in self._columns:
+            if column.name.lower() == at.lower():
+                return column
         raise KeyError(at)
 
     @property
     def names(self) -> list[str]:
         """The names of the columns."""
-        return [one.name for one in self._columns]
+        return [column.name for column in self._columns]
 
     def to_arrow(self) -> pa.Schema:
         """Returns the schema of reads with Arrow."""
@@ -95,11 +96,11 @@ class Schema(Sequence[Column]):
         lower = {name.lower() for name in keys}
         return [
             catalog_pb2.Column(
-                name=one.name,
-                type=one.type,
-                nullable=one.nullable and one.name.lower() not in lower,
-                comment=one.comment,
-                default_sql=one.default,
+                name=column.name,
+                type=column.type,
+                nullable=column.nullable and column.name.lower() not in lower,
+                comment=column.comment,
+                default_sql=column.default,
             )
-            for one in self._columns
+            for column in self._columns
         ]

@@ -51,7 +51,7 @@ class Snapshot(ArrowMethods):
         """Returns the rows with Spark, to be used inside the block. Raises InputError for a wrong condition."""
         return scan.read_where(self.table, self.version, where, is_chosen=self._is_chosen)
 
-    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
         """Returns the rows without Spark, to be used inside the block; `to_arrow` and the like have the same arguments.
 
             with orders.snapshot() as s:
@@ -61,11 +61,11 @@ class Snapshot(ArrowMethods):
 
         Raises InputError if another version, or a range of changes, is given.
         """
-        own = [name for name in OTHER_VERSIONS if name in asked]
+        own = [name for name in OTHER_VERSIONS if name in options]
         if own:
             raise InputError("VERSION_AMBIGUOUS", f"a snapshot reads its own version: leave out {', '.join(own)}")
-        found = scan_of(self.table, {**asked, "version": self.version})
-        return found if self._is_chosen else replace(found, source=self._source)
+        scan = scan_of(self.table, {**options, "version": self.version})
+        return scan if self._is_chosen else replace(scan, source=self._source)
 
     @cached_property
     def _source(self) -> ReadSource:
@@ -85,6 +85,6 @@ def snapshot_of(
     tag: str | None = None,
 ) -> Iterator[Snapshot]:
     """Pin one version until the block ends."""
-    is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
+    is_chosen = any(given is not None for given in (version, timestamp, commits_ago, tag))
     with held_version(table, version, timestamp, commits_ago, tag) as held:
         yield Snapshot(table, held, is_chosen=is_chosen)

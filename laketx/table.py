@@ -115,7 +115,9 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Ve
 
     def describe(self) -> pa.Table:
         """Returns the columns as rows: name, type, nullable, comment. The last row is the comment of the table."""
-        rows: list[tuple[Any, ...]] = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
+        rows: list[tuple[Any, ...]] = [
+            (column.name, column.type, column.nullable, column.comment) for column in self.meta.columns
+        ]
         if self.meta.comment:
             rows.append(("# table", None, None, self.meta.comment))
         return pa.Table.from_pylist([dict(zip(DESCRIBED.names, row, strict=True)) for row in rows], DESCRIBED)
@@ -283,12 +285,12 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Ve
 
         With `limit=None` it returns all commits.
         """
-        found: list[HistoryEntry] = []
-        for one in self.lake.client.list_versions(self.table_id, page_size=min(limit or 500, 500)):
-            if limit is not None and len(found) >= limit:
+        entries: list[HistoryEntry] = []
+        for version in self.lake.client.list_versions(self.table_id, page_size=min(limit or 500, 500)):
+            if limit is not None and len(entries) >= limit:
                 break
-            found.append(history_entry(one))
-        return found
+            entries.append(history_entry(version))
+        return entries
 
     def clone(self, new_name: str, *, version: int | None = None) -> Table:
         """Makes a table that begins as this one is, or was at a version; nothing is copied. Each goes its own way.
@@ -384,8 +386,8 @@ class Table(KnowsForeignCalls, ArrowReads, ColumnChanges, TableChangeStreams, Ve
 
     def app_version(self, app_id: str) -> int | None:
         """Returns the highest version that the application has written to the table, or None."""
-        found = self.lake.client.resolve_version(self.table_id, app_id=app_id)
-        return found.app_version if found.HasField("app_version") else None
+        resolved = self.lake.client.resolve_version(self.table_id, app_id=app_id)
+        return resolved.app_version if resolved.HasField("app_version") else None
 
     @property
     def _spark(self) -> SparkSession:

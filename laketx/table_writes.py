@@ -255,7 +255,7 @@ class Verbs(ABC, Generic[Answer]):
         Raises InputError unless exactly one version is named, GoneError if it is no longer kept, ConflictError after a
         lost race.
         """
-        if sum(one is not None for one in (version, timestamp, commits_ago)) != 1:
+        if sum(given is not None for given in (version, timestamp, commits_ago)) != 1:
             raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(
@@ -370,11 +370,11 @@ def _begun_first(given: Given, write: Write) -> Write:
 
 
 def _by_spark(work: Callable[[], Answer], why: NotPlainError) -> Answer:
-    """What Spark does; without it the error says what of the call needs it."""
+    """Run the work by Spark; without Spark the error says which part of the call needs it."""
     try:
         return work()
     except InputError as error:
         if error.reason != "SPARK_MISSING":
             raise
-        said = str(why).partition(": ")[2]
-        raise InputError(error.reason, f"{str(error).partition(': ')[2]}; what needs it: {said}") from why
+        need = str(why).partition(": ")[2]
+        raise InputError(error.reason, f"{str(error).partition(': ')[2]}; what needs it: {need}") from why

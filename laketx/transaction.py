@@ -82,13 +82,13 @@ class MultiTableTransaction:
         Raises InputError if the table already has a change, or the block has ended.
         """
         self.check_open()
-        for one in self._tables.values():
-            self._statements.fix(one.table_id, one.version)
-        found = self._statements.run(statement, args)
-        for one in self._tables.values():
-            if one.plan is not None and self._statements.changes(one.table_id):
-                raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {one.name}")
-        return found
+        for table in self._tables.values():
+            self._statements.fix(table.table_id, table.version)
+        frame = self._statements.run(statement, args)
+        for table in self._tables.values():
+            if table.plan is not None and self._statements.changes(table.table_id):
+                raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {table.name}")
+        return frame
 
     def advance(self, cursor: Cursor) -> None:
         """Moves the cursor to the end of its last `changes`, together with the commit or not at all.
@@ -159,7 +159,7 @@ class MultiTableTransaction:
                 lambda: each_table_once(
                     [*[replace(plan(), app=self._app) for plan in changed], *[plan() for plan in read]]
                 ),
-                on_conflict="fail" if any(one.reads for one in self._tables.values()) else None,
+                on_conflict="fail" if any(table.reads for table in self._tables.values()) else None,
                 message=self.message,
                 cursors=moves,
                 txn_id=self._txn_id if self._staged or self._statements.is_open else None,
@@ -178,14 +178,14 @@ class MultiTableTransaction:
         changed: list[Callable[[], Write]] = []
         read: list[Callable[[], Write]] = []
         by_sql = {write.table.table_id: write for write in self._statements.end()}
-        for table_id, one in self._tables.items():
+        for table_id, table in self._tables.items():
             write = by_sql.pop(table_id, None)
-            if one.plan is not None:
-                changed.append(partial(one.planned, () if write is None else write.also_read))
+            if table.plan is not None:
+                changed.append(partial(table.planned, () if write is None else write.also_read))
             elif write is not None:
-                by_sql[table_id] = replace(write, also_read=[*write.also_read, *one.reads])
-            elif one.reads and one.counts_reads:
-                read.append(one.planned)
+                by_sql[table_id] = replace(write, also_read=[*write.also_read, *table.reads])
+            elif table.reads and table.counts_reads:
+                read.append(table.planned)
         for write in by_sql.values():
             (read if write.stage is None else changed).append(partial(replace, write))
         return changed, read
@@ -210,19 +210,19 @@ class TableInTransaction(ArrowMethods, ChangeStreams[None], Verbs[None]):
         self.reads.append(catalog_changes.condition_read(self._table.view, where))
         return self._table.read(version=self.version, where=where)
 
-    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
         """Returns the rows at the transaction's version of the table without Spark; they count like those of `read`.
 
         It accepts the arguments of a table's `scanner`. A read of a version that you name doesn't count.
         """
-        if names_version(asked):
-            return scan_of(self._table.view, asked)
-        are_changes = asked.get("since") is not None
-        fixed: Asked = {**asked, "until": self.version} if are_changes else {**asked, "version": self.version}
-        found = scan_of(self._table.view, fixed)
-        condition = None if are_changes else found.where
+        if names_version(options):
+            return scan_of(self._table.view, options)
+        are_changes = options.get("since") is not None
+        fixed: Asked = {**options, "until": self.version} if are_changes else {**options, "version": self.version}
+        scan = scan_of(self._table.view, fixed)
+        condition = None if are_changes else scan.where
         self.reads.append(common_pb2.Read(predicate=EVERYTHING if condition is None else condition))
-        return found
+        return scan
 
     @property
     def counts_reads(self) -> bool:

@@ -198,7 +198,7 @@ class TableWriter:
     def _commit(self, rows: list[PendingRow]) -> None:
         commit = failed = None
         try:
-            commit = self._send([one.row for one in rows], rows[-1].sequence)
+            commit = self._send([pending.row for pending in rows], rows[-1].sequence)
         except BaseException as error:  # noqa: BLE001 - told to those who wait
             if isinstance(error, InputError) and len(rows) > 1 and not self._is_numbered:
                 # Only the wrong rows fail. Rows with numbers stay together: a later commit would say that all are
@@ -220,14 +220,14 @@ def latest_rows(rows: Sequence[Row], meta: catalog_pb2.Table) -> Iterable[Row]:
         return rows
     partition = () if key_spans_partitions(meta) else meta.partition_columns
     where = [name.lower() for name in (*partition, *meta.primary_key)]
-    found: dict[tuple[Any, ...], Row] = {}
+    latest: dict[tuple[Any, ...], Row] = {}
     for row in rows:
-        known = {name.lower(): value for name, value in row.items()}
-        key = tuple(known.get(name) for name in where)
+        given = {name.lower(): value for name, value in row.items()}
+        key = tuple(given.get(name) for name in where)
         try:
-            before = found.pop(key, {})
+            before = latest.pop(key, {})
         except TypeError as error:  # a list, say, which is refused alone
             raise InputError("VALUE_INVALID", f"a key of {meta.name} can't be {key}: {error}") from error
-        kept = {name: value for name, value in before.items() if name.lower() not in known} if is_partial(meta) else {}
-        found[key] = {**kept, **row}
-    return found.values()
+        kept = {name: value for name, value in before.items() if name.lower() not in given} if is_partial(meta) else {}
+        latest[key] = {**kept, **row}
+    return latest.values()

@@ -73,7 +73,7 @@ def python_calls(system: str) -> list[Sequence[str]]:
     for one in (*calls.OF_TABLES, *calls.OF_LAKES, *calls.OF_MERGES):
         names = {DELTA: one.delta, ICEBERG: one.iceberg}.get(system, "")
         if names:
-            found.append((code(names.split()), one.here))
+            found.append((code(names.split()), one.equivalent))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, Unpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laketx.commands.head import Asked, batches, open_table, scan_of
+from laketx.commands.head import Selection, batches, open_table, scan_of
 from laketx.table import Table
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.output import Session
@@ -48,19 +48,19 @@ def run_export(
 ) -> None:
     write = WRITERS[form or form_of(to)]
     target = None if to == STDOUT else target_of(to, warehouse_of(session, warehouse), overwrite=overwrite)
-    with open_table(session, table, warehouse) as found:
-        scan = scan_of(found, Asked(columns=columns, where=where), as_of)
+    with open_table(session, table, warehouse) as opened:
+        scan = scan_of(opened, Selection(columns=columns, where=where), as_of)
         if write is write_csv:
             refuse_nested(scan.schema)
         if target is None:
-            rows = write(sys.stdout.buffer, scan.schema, batches(found, scan), found.meta)
-            session.note(f"{rows} rows of {found.name}, version {scan.version}")
+            rows = write(sys.stdout.buffer, scan.schema, batches(opened, scan), opened.meta)
+            session.note(f"{rows} rows of {opened.name}, version {scan.version}")
             return
-        refuse_own_files(target, found, scan.version)
+        refuse_own_files(target, opened, scan.version)
         with filled(target, overwrite=overwrite) as sink:
-            rows = write(sink, scan.schema, batches(found, scan), found.meta)
-    answer = {"table": found.name, "version": scan.version, "rows": rows, "file": str(target)}
-    session.done(f"exported {rows} rows of {found.name}, version {scan.version}, to {target}", answer)
+            rows = write(sink, scan.schema, batches(opened, scan), opened.meta)
+    answer = {"table": opened.name, "version": scan.version, "rows": rows, "file": str(target)}
+    session.done(f"exported {rows} rows of {opened.name}, version {scan.version}, to {target}", answer)
 
 
 # -- what can't be written so ------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def form_of(to: str) -> str:
 
 
 def refuse_nested(schema: pa.Schema) -> None:
-    nested = [one.name for one in schema if pa.types.is_nested(one.type)]
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         raise CommandError(
             Exit.REFUSED,
@@ -157,8 +157,8 @@ def write_texts(sink: BinaryIO, lines: Callable[[pa.RecordBatch], str], rows: Ba
 
 
 def write_parquet(sink: BinaryIO, schema: pa.Schema, rows: Batches, table: catalog_pb2.Table) -> int:
-    """Floats get no bounds: whether NaN is among them is known at the end alone."""
-    floats = frozenset(one.name for one in schema if pa.types.is_floating(one.type))
+    """Write Parquet. Floats get no bounds, as whether they include NaN is known only at the end."""
+    floats = frozenset(field.name for field in schema if pa.types.is_floating(field.type))
     count = 0
     with pq.ParquetWriter(sink, schema, **options_of(table, schema, floats)) as writer:
         for group in row_groups(rows):

@@ -21,8 +21,8 @@ from worker.formats.text_values import ROWS_AT_ONCE, cells, columns_of, json_lin
 from worker.services.commands import told, warehouse_of
 
 
-class Asked(TypedDict):
-    """Which rows a command reads, beside the version."""
+class Selection(TypedDict):
+    """The columns and the condition of the rows that a command reads."""
 
     columns: str | None
     where: str | None
@@ -37,22 +37,22 @@ def run_head(
     warehouse: str | None,
     **as_of: Unpack[AsOf],
 ) -> None:
-    with open_table(session, table, warehouse) as found:
-        scan = scan_of(found, Asked(columns=columns, where=where), as_of, limit)
+    with open_table(session, table, warehouse) as opened:
+        scan = scan_of(opened, Selection(columns=columns, where=where), as_of, limit)
         if session.as_json:
-            for batch in batches(found, scan):
+            for batch in batches(opened, scan):
                 session.write(json_lines(batch).rstrip("\n"))
         else:
-            rows = (row for batch in batches(found, scan) for row in cells(batch))
+            rows = (row for batch in batches(opened, scan) for row in cells(batch))
             session.show_rows(columns_of(scan.schema), rows)
 
 
 def run_count(session: Session, table: str, where: str | None, warehouse: str | None, **as_of: Unpack[AsOf]) -> None:
-    with open_table(session, table, warehouse) as found:
-        scan = scan_of(found, Asked(columns=None, where=where), as_of)
-        with reading(found):
+    with open_table(session, table, warehouse) as opened:
+        scan = scan_of(opened, Selection(columns=None, where=where), as_of)
+        with reading(opened):
             rows = scan.count()
-        session.show_answer({"table": found.name, "version": scan.version, "rows": rows}, str(rows))
+        session.show_answer({"table": opened.name, "version": scan.version, "rows": rows}, str(rows))
 
 
 @contextmanager
@@ -63,13 +63,13 @@ def open_table(session: Session, name: str, warehouse: str | None) -> Iterator[T
         yield Table(lake, find_table(lake.client, name))
 
 
-def scan_of(table: Table, asked: Asked, as_of: AsOf, limit: int | None = None) -> ArrowScan:
+def scan_of(table: Table, selection: Selection, as_of: AsOf, limit: int | None = None) -> ArrowScan:
     version = table.view.client.resolve_version(table.table_id, **as_of).version
-    names = asked["columns"]
+    names = selection["columns"]
     columns = None if names is None else [name.strip() for name in names.split(",")]
     with told():
         try:
-            return table.scanner(columns=columns, where=asked["where"], version=version, limit=limit)
+            return table.scanner(columns=columns, where=selection["where"], version=version, limit=limit)
         except InputError as error:
             if isinstance(error.__cause__, ConditionError):
                 raise refused_condition(error.__cause__, "--where") from error

@@ -67,11 +67,11 @@ def run_load(
     place = warehouse_of(session, warehouse)
     with told(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
         app = app_version_of(app_id, app_version)
-        found, schema = table_for(lake, table, sources, create=create)
-        load = Load(sources, found, schema, fixed_values(found, partition), partition, overwrites=overwrite)
+        target, schema = table_for(lake, table, sources, create=create)
+        load = Load(sources, target, schema, fixed_values(target, partition), partition, overwrites=overwrite)
         policy = load.policy(on_conflict)
-        if app is not None and schema is None and was_applied(Table(lake, found), app):
-            say_applied(session, load, app, found.head_version)
+        if app is not None and schema is None and was_applied(Table(lake, target), app):
+            say_applied(session, load, app, target.head_version)
         elif dry_run:
             with bar(session, load):
                 rows = load.check(lake)
@@ -101,25 +101,25 @@ def say_done(session: Session, load: Load, done: Commit) -> None:
 
 
 def say_applied(session: Session, load: Load, app: common_pb2.AppVersion, version: int) -> None:
-    """Of a repeated load: nothing was written."""
+    """Report a repeated load, which wrote nothing."""
     answer = {**load.answer(version, 0), "already_applied": True}
-    said = f"nothing new: {app.app_id} has already loaded its version {app.version} into {load.table.name}"
-    session.done(said, answer)
+    message = f"nothing new: {app.app_id} has already loaded its version {app.version} into {load.table.name}"
+    session.done(message, answer)
 
 
 def say_checked(session: Session, load: Load, rows: int) -> None:
     table, what = load.table, f"{rows} rows of {load.what}"
     if load.schema is not None:
         columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
-        said = f"would create table {table.name} ({columns}) with {what}"
+        message = f"would create table {table.name} ({columns}) with {what}"
     elif load.overwrites:
-        said = f"would replace {load.partition or 'all rows'} of {table.name} by {what}"
+        message = f"would replace {load.partition or 'all rows'} of {table.name} by {what}"
     elif table.primary_key:
-        said = f"would load {what} into {table.name}, replacing rows with their keys"
+        message = f"would load {what} into {table.name}, replacing rows with their keys"
     else:
-        said = f"would load {what} into {table.name}"
+        message = f"would load {what} into {table.name}"
     answer = {**load.answer(table.head_version, rows), "dry_run": True, "created": load.schema is not None}
-    session.show_answer(answer, said)
+    session.show_answer(answer, message)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def sources_of(paths: Sequence[str], form: str | None) -> list[Source]:
         raise usage_failure("standard input can be read once: give - once")
     meter = Meter()
     sources = [Source(path, form or form_of(path), meter) for path in paths]
-    for one in sources:
-        check_file(one)
+    for source in sources:
+        check_file(source)
     return sources
 
 
@@ -171,26 +171,26 @@ def bad_file(source: Source, reason: str, why: str, next_step: str) -> CommandEr
 def table_for(
     lake: Lake, name: str, sources: Sequence[Source], *, create: bool
 ) -> tuple[catalog_pb2.Table, pa.Schema | None]:
-    """The table; or the one that is to be made, and its schema."""
+    """Return the table; or a new table's message, and its schema."""
     try:
         return find_table(lake.client, name), None
     except MetaServiceError as error:
         if not create or error.reason not in MISSING or TABLE_ID.fullmatch(name):
             raise
-    known = [one for one in sources if one.form in WITH_SCHEMA and not one.is_read_once]
-    if not known:
+    with_schema = [source for source in sources if source.form in WITH_SCHEMA and not source.is_read_once]
+    if not with_schema:
         raise usage_failure(
             "--create takes the columns from a Parquet or Arrow file: CSV and JSON don't say their types",
             next_step=f'create it first: laketx table create {name} "id bigint" "day date" …',
         )
-    schema = known[0].schema()
-    wanted = catalog_pb2.Table(name=name, columns=wire_columns(schema, ()))
+    schema = with_schema[0].schema()
+    table = catalog_pb2.Table(name=name, columns=wire_columns(schema, ()))
     try:
-        return lake.client.create_table(wanted, validate_only=True), schema
+        return lake.client.create_table(table, validate_only=True), schema
     except MetaServiceError as error:
         if error.reason != "NAMESPACE_UNKNOWN":  # it is made, too
             raise
-        return wanted, schema
+        return table, schema
 
 
 def drop_unused(lake: Lake, table_id: str) -> None:
@@ -201,17 +201,17 @@ def drop_unused(lake: Lake, table_id: str) -> None:
 
 
 def fixed_values(table: catalog_pb2.Table, text: str | None) -> dict[str, Any]:
-    """The values of the partition that is replaced."""
+    """Return the column values of the partition that is replaced."""
     if text is None:
         return {}
     kinds = {field.name: field.type for field in arrow_schema(table)}
-    constants = {one.column: python_value(one.value) for one in read_partition(table, text).values}
+    constants = {fixed.column: python_value(fixed.value) for fixed in read_partition(table, text).values}
     return {name: pa.scalar(value, kinds[name]).as_py() for name, value in constants.items()}
 
 
 def was_applied(table: Table, app: common_pb2.AppVersion) -> bool:
-    known = table.app_version(app.app_id)
-    return known is not None and known >= app.version
+    applied = table.app_version(app.app_id)
+    return applied is not None and applied >= app.version
 
 
 # -- the write ---------------------------------------------------------------------------------------------------------
@@ -237,21 +237,21 @@ class Load:
         return self.sources[0].meter
 
     def answer(self, version: int, rows: int) -> dict[str, object]:
-        files = [one.path for one in self.sources]
+        files = [source.path for source in self.sources]
         return {"table": self.table.name, "version": version, "rows": rows, "files": files, "already_applied": False}
 
-    def policy(self, asked: OnConflict | None) -> OnConflict | None:
-        """What can be read once can't be written again."""
-        check_policy(asked, is_insert=not self.overwrites)
-        once = next((one for one in self.sources if one.is_read_once), None)
-        if said_policy(asked, self.table) != "rerun" or once is None:
-            return asked
-        if asked is None:
+    def policy(self, given: OnConflict | None) -> OnConflict | None:
+        """Return the policy for conflicts. A source that can be read only once can't be loaded again."""
+        check_policy(given, is_insert=not self.overwrites)
+        once = next((source for source in self.sources if source.is_read_once), None)
+        if said_policy(given, self.table) != "rerun" or once is None:
+            return given
+        if given is None:
             return "fail"
         raise usage_failure(f"--on-conflict rerun reads the rows again, and {once.name} can be read once")
 
     def run(self, lake: Lake, policy: OnConflict | None, app: common_pb2.AppVersion | None, message: str) -> Commit:
-        """One commit. A table that was made for it goes again if it fails."""
+        """Load the rows in one commit. If it fails, a table that was created for it is dropped."""
         made = None if self.schema is None else lake.create_table(self.table.name, self.schema)
         table = made or Table(lake, self.table)
 
@@ -259,8 +259,8 @@ class Load:
             return [replace(self._plan(table.refresh().view), app=app)]
 
         try:
-            said = message or f"load of {self.what}"[:MESSAGE_CHARS_MAX]
-            [done] = run_writes(lake, plan, on_conflict=policy, message=said)
+            text = message or f"load of {self.what}"[:MESSAGE_CHARS_MAX]
+            [done] = run_writes(lake, plan, on_conflict=policy, message=text)
         except CommitOutcomeUnknownError:
             raise
         except BaseException:
@@ -287,9 +287,9 @@ class Load:
         return plan_append(table, rows)
 
     def _rows(self, meta: catalog_pb2.Table) -> pa.RecordBatchReader:
-        """Of all files, in the table's shape; they are read as they are needed."""
-        sizes = [0 if one.is_read_once else Path(one.path).stat().st_size for one in self.sources]
+        """Return the rows of all files with the table's columns; the files are read as the rows are needed."""
+        sizes = [0 if source.is_read_once else Path(source.path).stat().st_size for source in self.sources]
         self.meter.done, self.meter.total = 0, sum(sizes) if all(sizes) else 0
         target = Target(meta, self.fixed)
-        batches = chain.from_iterable(one.batches(target) for one in self.sources)
+        batches = chain.from_iterable(source.batches(target) for source in self.sources)
         return pa.RecordBatchReader.from_batches(arrow_schema(meta), batches)

@@ -65,16 +65,16 @@ def _write_csv(frame: DataFrame) -> int:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names, of which one that comes again gets a number."""
-    found: dict[str, str] = {}
+    """Return the names; a repeated name gets a number."""
+    distinct_names: dict[str, str] = {}
     given = {name.lower() for name in names}
     for name in names:
         text, number = name, 1
-        while text.lower() in found or (number > 1 and text.lower() in given):
+        while text.lower() in distinct_names or (number > 1 and text.lower() in given):
             number += 1
             text = f"{name}_{number}"
-        found[text.lower()] = text
-    return list(found.values())
+        distinct_names[text.lower()] = text
+    return list(distinct_names.values())
 
 
 def _first(frame: DataFrame, most: int) -> DataFrame:

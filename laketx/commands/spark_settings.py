@@ -20,10 +20,10 @@ def run_spark_jar(session: Session, name: str, warehouse: str | None) -> None:
     place = warehouse_of(session, warehouse)
     if "://" not in place and not place.startswith("file:"):
         place = str(Path(place).absolute())
-    found = {**jar_setting(), **catalog_settings(name, uri, place, session.settings.user)}
+    settings = {**jar_setting(), **catalog_settings(name, uri, place, session.settings.user)}
     if session.as_json:
-        session.show_json(found)
+        session.show_json(settings)
         return
-    width = max(map(len, found))
-    for key, value in found.items():
+    width = max(map(len, settings))
+    for key, value in settings.items():
         session.say(f"{key.ljust(width)}  {value}")

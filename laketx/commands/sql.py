@@ -89,12 +89,12 @@ def warehouse_for(session: Session, given: str | None) -> str | None:
 
 @contextmanager
 def current_catalog(session: Session, running: SparkSession, lake: str, warehouse: str | None) -> Iterator[Lake | None]:
-    """Of the session where it has one, as a server's may; otherwise of the lake that the command line names, which it
-    yields.
+    """Make the lake's catalog current. A server's session may have one already; otherwise connect to the lake of the
+    command line, and yield it.
     """
-    known = running.conf.get(f"spark.sql.catalog.{CATALOG}.uri", None)
-    if known is not None:
-        check_same(lake, known.rstrip("/"), is_named=session.settings.place != SERVER)
+    uri = running.conf.get(f"spark.sql.catalog.{CATALOG}.uri", None)
+    if uri is not None:
+        check_same(lake, uri.rstrip("/"), is_named=session.settings.place != SERVER)
         running.catalog.setCurrentCatalog(CATALOG)
         yield None
         return
@@ -104,13 +104,13 @@ def current_catalog(session: Session, running: SparkSession, lake: str, warehous
         yield connected
 
 
-def check_same(asked: str, found: str, *, is_named: bool) -> None:
-    """Whoever names no lake takes the session's."""
-    if is_named and found != asked:
+def check_same(lake: str, running: str, *, is_named: bool) -> None:
+    """Refuse a named lake that is not the session's."""
+    if is_named and running != lake:
         raise CommandError(
             Exit.REFUSED,
             "CATALOG_NAME_TAKEN",
-            f"the Spark session's catalog {CATALOG} is the lake at {found}, not the one at {asked}",
+            f"the Spark session's catalog {CATALOG} is the lake at {running}, not the one at {lake}",
             next_step="leave --server and --folder out to use the session's",
         )
 
@@ -247,9 +247,9 @@ def refusals() -> Iterator[None]:
 
 
 def failure_of(text: str) -> CommandError:
-    """Of an error of Spark: its reason and its message, without what follows for programmers."""
-    known = REASON.match(text.lstrip())
-    reason, message = (known["reason"], known["message"]) if known else ("SPARK_FAILED", text)
+    """Convert an error of Spark to its reason and message, without the lines that follow for programmers."""
+    match = REASON.match(text.lstrip())
+    reason, message = (match["reason"], match["message"]) if match else ("SPARK_FAILED", text)
     message = FOR_PROGRAMMERS.sub("", message)
     facts = dict(FACT.findall(message))
     next_step = facts.pop("advice", "") or NEXT_STEPS.get(reason, "")

@@ -48,7 +48,7 @@ def started(remote: str, log: Path, timeout_s: float) -> Iterator[SparkSession]:
 
 
 def check_reachable(remote: str, timeout_s: float) -> None:
-    """PySpark itself would try for minutes."""
+    """Refuse an address that doesn't answer; PySpark itself would try for minutes."""
     try:
         parts = urlsplit(remote.replace(SCHEME, "http://", 1))
         host, port = parts.hostname, parts.port or PORT
@@ -59,10 +59,10 @@ def check_reachable(remote: str, timeout_s: float) -> None:
     try:
         socket.create_connection((host, port), timeout_s).close()
     except OSError as error:
-        said = f"no Spark Connect server answers at {SCHEME}{host}:{port}"
+        message = f"no Spark Connect server answers at {SCHEME}{host}:{port}"
         next_step = "is one running there? docs/spark-sql.md shows how to start one with the jar"
         facts = {"detail": str(error)}
-        raise CommandError(Exit.UNAVAILABLE, "SPARK_UNREACHABLE", said, facts, next_step) from error
+        raise CommandError(Exit.UNAVAILABLE, "SPARK_UNREACHABLE", message, facts, next_step) from error
 
 
 def cancel(spark: SparkSession) -> None:

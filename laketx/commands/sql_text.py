@@ -27,18 +27,18 @@ class UnendedError(ValueError):
 
 
 def split(text: str) -> list[str]:
-    """The statements, without their `;`. What holds nothing but comments is none. The last one needs no `;`."""
-    found = [statement for statement, _ in _statements(text)]
-    return [each for each in found if each]
+    """Return the statements without their `;`, which the last one doesn't need; comments alone are no statement."""
+    statements = [statement for statement, _ in _statements(text)]
+    return [statement for statement in statements if statement]
 
 
 def is_complete(text: str) -> bool:
-    """Whether the text can run as it is: it ends after a `;`, or holds nothing."""
+    """Return whether the text can run as it is: it ends with a `;`, or contains no statement."""
     try:
-        found = list(_statements(text))
+        statements = list(_statements(text))
     except UnendedError:
         return False
-    return all(ended or not statement for statement, ended in found)
+    return all(ended or not statement for statement, ended in statements)
 
 
 def _statements(text: str) -> Iterator[tuple[str, bool]]:

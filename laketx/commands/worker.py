@@ -59,66 +59,70 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    worker_parser = argparse.ArgumentParser(
         prog="laketx worker",
         description="Runs compactions that MetaService plans, keeps deletion vectors of primary-key tables, refreshes "
         "materialized views by their schedules, and runs periodic tasks.",
         epilog="Example: laketx worker --server meta:7070 --warehouse s3://bucket/lake",
     )
-    found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
-    found.add_argument("--folder", metavar="PATH", help="An embedded folder instead of a server (LAKETX_FOLDER).")
-    found.add_argument(
+    worker_parser.add_argument(
+        "--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER})."
+    )
+    worker_parser.add_argument(
+        "--folder", metavar="PATH", help="An embedded folder instead of a server (LAKETX_FOLDER)."
+    )
+    worker_parser.add_argument(
         "--warehouse", metavar="PATH", help="Folder or URI that contains the data files (default: --folder)."
     )
-    found.add_argument(
+    worker_parser.add_argument(
         "--tasks",
         type=_tasks,
         default=TASKS_AT_ONCE,
         metavar="N",
         help="Number of tasks that run at a time (default 2).",
     )
-    found.add_argument(
+    worker_parser.add_argument(
         "--idle", type=_seconds, default=IDLE_S, metavar="S", help="Seconds between two checks for work (default 5)."
     )
-    found.add_argument(
+    worker_parser.add_argument(
         "--drain",
         type=_seconds,
         default=DRAIN_S,
         metavar="S",
         help="Seconds that a stop waits for running tasks (default 300).",
     )
-    found.add_argument(
+    worker_parser.add_argument(
         "--spark",
         action="store_true",
         help="Run on the executors of a Spark session, configured by spark-defaults.conf, and run periodic tasks in "
         "Spark's SQL, too; needs laketx[spark] and Java. Without it, in processes of this machine.",
     )
-    found.add_argument(
+    worker_parser.add_argument(
         "--no-vectors",
         action="store_true",
         help="Keep no deletion vectors of primary-key tables: readers then find hidden rows themselves.",
     )
-    found.add_argument(
+    worker_parser.add_argument(
         "--no-key-index",
         action="store_true",
         help="Keep no index of keys that are unique across partitions, and check none that shall be.",
     )
-    found.add_argument(
+    worker_parser.add_argument(
         "--no-views",
         action="store_true",
         help="Refresh no materialized views. Refreshes need laketx[views].",
     )
-    found.add_argument(
+    worker_parser.add_argument(
         "--no-periodic-tasks",
         action="store_true",
         help="Run no periodic tasks. They need laketx[views].",
     )
-    found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
-    return found
+    worker_parser.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
+    return worker_parser
 
 
 def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
-    """Until a signal; the next one cuts the drain short."""
+    """Run the daemon until a signal; a second signal cuts the drain short."""
     companions = companions_of(
         lake,
         vectors=not given.no_vectors,
@@ -129,16 +133,16 @@ def serve(lake: Lake, given: argparse.Namespace, runner: Runner) -> None:
         idle_s=given.idle,
     )
     daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle, runner=runner, companions=companions)
-    heard, told = socket.socketpair()
+    heard, waker = socket.socketpair()
 
     def drain() -> None:
         daemon.drain(given.drain)
         with suppress(OSError):  # nobody waits for it any more
-            told.send(DRAINED)
+            waker.send(DRAINED)
 
-    with heard, told:
-        told.setblocking(False)
-        before = signal.set_wakeup_fd(told.fileno())  # a handler alone waits until this thread wakes
+    with heard, waker:
+        waker.setblocking(False)
+        before = signal.set_wakeup_fd(waker.fileno())  # a handler alone waits until this thread wakes
         handlers = {number: signal.signal(number, _note) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             daemon.start()
@@ -168,17 +172,17 @@ def _lake(given: argparse.Namespace) -> Lake:
 
 
 def _tasks(text: str) -> int:
-    found = int(text)
-    if not 1 <= found <= TASKS_MAX:
+    tasks = int(text)
+    if not 1 <= tasks <= TASKS_MAX:
         raise argparse.ArgumentTypeError(f"1 to {TASKS_MAX}")
-    return found
+    return tasks
 
 
 def _seconds(text: str) -> float:
-    found = float(text)
-    if not 0 <= found <= 86_400:
+    seconds = float(text)
+    if not 0 <= seconds <= 86_400:
         raise argparse.ArgumentTypeError("0 to 86400")
-    return found
+    return seconds
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ def test_foreign_calls_hide_nothing_of_ours_and_point_at_what_there_is(owner: ty
     names = by_name(calls)
     assert len(names) == sum(len(one.names) for one in calls), "a name stands twice"
     assert [name for name in names if name in dir(owner)] == []
-    assert all(hasattr(MergeBuilder, word) for one in OF_MERGES for word in re.findall(r"`(\w+)\(", one.here))
+    assert all(hasattr(MergeBuilder, word) for one in OF_MERGES for word in re.findall(r"`(\w+)\(", one.equivalent))
     meta = catalog_pb2.Table(name="shop.orders")
-    for here in (one.here for one in calls):
+    for here in (one.equivalent for one in calls):
         for word, member in re.findall(r"\b(table|lake)\.([a-z_]+)", here):
             assert hasattr(OURS[word], member), here
         for field in re.findall(r"table\.meta\.([a-z_]+)", here):

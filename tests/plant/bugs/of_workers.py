@@ -306,7 +306,7 @@ BUGS: Final = (
     Bug(
         "the shell uses a server's catalog even if another lake was named",
         "laketx/commands/sql.py",
-        (("if is_named and found != asked:", "if is_named and not found:"),),
+        (("if is_named and running != lake:", "if is_named and not running:"),),
         own_tests=("tests/spark/test_sql_remote.py", "-k", "another_lake"),
     ),
     Bug(
