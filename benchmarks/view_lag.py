@@ -66,7 +66,7 @@ def lags_s(lake: Lake, table: Table, view: MaterializedView) -> list[float]:
     refreshes = read_pb2.VersionFilter(properties={VECTOR: ""})
     shown = sorted(
         (json.loads(one.properties[VECTOR])[table.table_id], one.commit_time_us)
-        for one in lake.client.list_versions(view.table.table_id, wanted=refreshes)
+        for one in lake.client.list_versions(view.table.table_id, matching=refreshes)
     )
     commits = [one for one in lake.client.list_versions(table.table_id) if one.operation == common_pb2.OPERATION_INSERT]
     found, at = [], 0

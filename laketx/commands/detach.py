@@ -6,12 +6,12 @@ from laketx.lake import Lake
 from metaservice.cli.failures import Exit
 from metaservice.cli.find import find_table
 from metaservice.cli.output import Session
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import command_errors, warehouse_of
 
 
 def run_detach(session: Session, table: str, warehouse: str | None, message: str) -> Exit:
     clone, place = find_table(session.client, table), warehouse_of(session, warehouse)
-    with told(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
+    with command_errors(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
         commit = lake.table(clone.name).detach(message=message)
     if session.as_json:
         session.show_json({"table": clone.name, "version": None if commit is None else commit.version})

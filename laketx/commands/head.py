@@ -18,7 +18,7 @@ from worker.arrow.scan.scanner import ArrowScan
 from worker.base.errors import InputError
 from worker.connection.lake_connection import Connection
 from worker.formats.text_values import ROWS_AT_ONCE, cells, columns_of, json_lines
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import command_errors, warehouse_of
 
 
 class Selection(TypedDict):
@@ -67,7 +67,7 @@ def scan_of(table: Table, selection: Selection, as_of: AsOf, limit: int | None =
     version = table.view.client.resolve_version(table.table_id, **as_of).version
     names = selection["columns"]
     columns = None if names is None else [name.strip() for name in names.split(",")]
-    with told():
+    with command_errors():
         try:
             return table.scanner(columns=columns, where=selection["where"], version=version, limit=limit)
         except InputError as error:
@@ -88,7 +88,7 @@ def batches(table: Table, scan: ArrowScan) -> Iterator[pa.RecordBatch]:
 def reading(table: Table) -> Iterator[None]:
     """What goes wrong with a file, as the command line says it."""
     try:
-        with told():
+        with command_errors():
             yield
     except (OSError, pa.ArrowException) as error:
         next_step = f"is --warehouse right? `laketx fsck {table.name}` looks at the files"

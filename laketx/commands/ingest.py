@@ -18,7 +18,7 @@ from metaservice.cli.failures import usage_failure
 from metaservice.cli.find import find_table
 from metaservice.cli.output import Session
 from worker.formats.schema_registry import SchemaRegistry, secret_from
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import command_errors, warehouse_of
 
 REPORT_EVERY_S: Final = 10.0
 
@@ -59,7 +59,7 @@ def run_kafka(
         raise usage_failure("the secret and the authorities are of a registry", next_step="name it: --registry URL")
     brokers_of = {**dict(kafka_settings), "bootstrap.servers": brokers}
     place = warehouse_of(session, warehouse)
-    with told(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
+    with command_errors(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
         decoder = None
         if registry is not None:
             secret = session.environment.get("LAKETX_REGISTRY_SECRET", "")

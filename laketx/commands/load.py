@@ -23,13 +23,13 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.arrow.write.writes import plan_append, plan_overwrite, plan_upsert
 from worker.base import progress_bars
 from worker.base.values import python_value
-from worker.commit.conflict_policies import OnConflict, check_policy, said_policy
+from worker.commit.conflict_policies import OnConflict, check_policy, named_policy
 from worker.commit.transaction import run_writes
 from worker.commit.writes import Commit, Write, app_version_of
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema, wire_columns
 from worker.formats.source_files import STDIN, WITH_SCHEMA, Meter, Source, Target
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import command_errors, warehouse_of
 
 FORMATS: Final[Mapping[str, str]] = {
     ".csv": "csv",
@@ -65,7 +65,7 @@ def run_load(
         raise usage_failure("--partition says what --overwrite replaces", next_step="add --overwrite")
     sources = sources_of(files, form)
     place = warehouse_of(session, warehouse)
-    with told(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
+    with command_errors(), Lake(session.connect(), place, None, user=session.settings.user) as lake:
         app = app_version_of(app_id, app_version)
         target, schema = table_for(lake, table, sources, create=create)
         load = Load(sources, target, schema, fixed_values(target, partition), partition, overwrites=overwrite)
@@ -244,7 +244,7 @@ class Load:
         """Return the policy for conflicts. A source that can be read only once can't be loaded again."""
         check_policy(given, is_insert=not self.overwrites)
         once = next((source for source in self.sources if source.is_read_once), None)
-        if said_policy(given, self.table) != "rerun" or once is None:
+        if named_policy(given, self.table) != "rerun" or once is None:
             return given
         if given is None:
             return "fail"

@@ -25,7 +25,7 @@ from metaservice.cli.settings import SERVER
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.periodic.definitions import parse_task_definition
-from worker.services.commands import lake_of, told, warehouse_of
+from worker.services.commands import command_errors, lake_of, warehouse_of
 from worker.spark.catalog_jar import BRANCH_SETTING, CATALOG
 from worker.views.statements import parse_view_statement
 
@@ -240,7 +240,7 @@ class Shell:
 def refusals() -> Iterator[None]:
     """What Spark or the service refuses, as the command line says it."""
     try:
-        with told():
+        with command_errors():
             yield
     except PySparkException as error:
         raise failure_of(str(error)) from error

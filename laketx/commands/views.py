@@ -12,7 +12,7 @@ from laketx.materialized_view import ViewStatus
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.output import Column, Row, Session
 from worker.base.lazy_modules import LazyModule
-from worker.services.commands import lake_of, told, warehouse_of
+from worker.services.commands import command_errors, lake_of, warehouse_of
 from worker.spark.java import keep_spark_quiet
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ def opened(session: Session, warehouse: str | None) -> Iterator[Lake]:
     """The lake; refusals are those of a command."""
     place = warehouse_of(session, warehouse)
     keep_spark_quiet()  # statements of periodic tasks start it
-    with told(), Lake(session.connect(), place, None, uri=lake_of(session), user=session.settings.user) as lake:
+    with (
+        command_errors(),
+        Lake(session.connect(), place, None, uri=lake_of(session), user=session.settings.user) as lake,
+    ):
         yield lake
 
 

@@ -59,14 +59,14 @@ def grantee(text: str) -> str:
     return text if text.startswith(("user:", "group:")) else f"user:{text}"
 
 
-def place_text(one: access_pb2.Grant) -> str:
-    if one.place.table_id:
-        return one.table_name or one.place.table_id
-    return f"{one.place.namespace}.*" if one.place.namespace else "the service"
+def place_text(grant: access_pb2.Grant) -> str:
+    if grant.place.table_id:
+        return grant.table_name or grant.place.table_id
+    return f"{grant.place.namespace}.*" if grant.place.namespace else "the service"
 
 
-def row(one: access_pb2.Grant) -> Row:
-    return one.grantee, role_word(one.role), place_text(one), one.granted_by, when(one.create_time_us)
+def row(grant: access_pb2.Grant) -> Row:
+    return grant.grantee, role_word(grant.role), place_text(grant), grant.granted_by, when(grant.create_time_us)
 
 
 @command("grant")

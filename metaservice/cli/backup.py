@@ -64,20 +64,20 @@ def run_make(session: Session, place: str, full: bool, dry_run: bool) -> None:
 
 @contextmanager
 def _progress(session: Session, *, silent: bool) -> Iterator[None]:
-    """Says now and then how far the upload is."""
+    """Reports the upload's progress from time to time."""
     ended = threading.Event()
     client = session.client
 
     def look() -> None:
-        said = -1
+        noted_bytes = -1
         while not ended.wait(LOOK_S):
             try:
                 backup = client.get_status().backup
             except MetaServiceError:
                 continue
-            if backup.transfer_bytes and backup.transferred_bytes != said:
-                said = backup.transferred_bytes
-                session.note(f"{size_text(said)} of {size_text(backup.transfer_bytes)} uploaded …")
+            if backup.transfer_bytes and backup.transferred_bytes != noted_bytes:
+                noted_bytes = backup.transferred_bytes
+                session.note(f"{size_text(noted_bytes)} of {size_text(backup.transfer_bytes)} uploaded …")
 
     looking = threading.Thread(target=look, daemon=True)
     if not silent:

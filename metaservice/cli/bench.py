@@ -150,8 +150,8 @@ GROUP = group("bench", f"Put a load on the service and measure it.\n\n{DETAILS}"
 )
 @load_options
 @click.option("--batch", type=whole(1, 1_000), default=1, help="Appends in one call (default 1).")
-def run_appends(session: Session, batch: int, **wanted: Unpack[Load]) -> None:
-    run_load(session, "appends", act_appends, wanted, batch=batch)
+def run_appends(session: Session, batch: int, **options: Unpack[Load]) -> None:
+    run_load(session, "appends", act_appends, options, batch=batch)
 
 
 @command(
@@ -160,8 +160,8 @@ def run_appends(session: Session, batch: int, **wanted: Unpack[Load]) -> None:
     text=about("mixed", "Eight of ten changes append, two overwrite one of many partitions."),
 )
 @load_options
-def run_mixed(session: Session, **wanted: Unpack[Load]) -> None:
-    run_load(session, "mixed", act_mixed, wanted)
+def run_mixed(session: Session, **options: Unpack[Load]) -> None:
+    run_load(session, "mixed", act_mixed, options)
 
 
 @command(
@@ -170,15 +170,15 @@ def run_mixed(session: Session, **wanted: Unpack[Load]) -> None:
     text=about("contended", "All writers change one partition: half of them insert, half overwrite."),
 )
 @load_options
-def run_contended(session: Session, **wanted: Unpack[Load]) -> None:
-    run_load(session, "contended", act_contended, wanted, partitions=1)
+def run_contended(session: Session, **options: Unpack[Load]) -> None:
+    run_load(session, "contended", act_contended, options, partitions=1)
 
 
-def run_load(session: Session, kind: str, act: Act, wanted: Load, *, partitions: int = 0, batch: int = 1) -> None:
-    count, lasts_s = wanted["writers"], wanted["lasts_s"]
+def run_load(session: Session, kind: str, act: Act, options: Load, *, partitions: int = 0, batch: int = 1) -> None:
+    count, lasts_s = options["writers"], options["lasts_s"]
     with (
         session.connect(use_session=True) as client,
-        bench_table(client, wanted["table"], wanted["profile"] or "") as table,
+        bench_table(client, options["table"], options["profile"] or "") as table,
     ):
         session.note(f"{kind}: {count} writers for {lasts_s:g} s on {table.name} …")
         among = partitions or count * PARTITIONS_PER_WRITER
@@ -193,15 +193,15 @@ def run_load(session: Session, kind: str, act: Act, wanted: Load, *, partitions:
 
 @contextmanager
 def bench_table(client: MetaClient, name: str | None, profile: str) -> Iterator[catalog_pb2.Table]:
-    """Dropped whatever happens, Ctrl-C too."""
-    wanted = catalog_pb2.Table(
+    """Create a table for the run, and drop it at the end, even after an error or Ctrl-C."""
+    definition = catalog_pb2.Table(
         name=name or f"bench_{uuid7().replace('-', '')}",
         columns=[catalog_pb2.Column(name="part", type="int"), catalog_pb2.Column(name="value", type="string")],
         partition_columns=["part"],
         profile=profile,
         comment="made by laketx bench",
     )
-    table = client.create_table(wanted)
+    table = client.create_table(definition)
     try:
         yield table
     finally:

@@ -44,15 +44,15 @@ def run(session: Session, table: str, from_version: int, to_version: int | None,
     Compactions and ALTERs don't appear in the log; in a difference, a compaction appears as changed files. With `-o
     json` it prints one document a line, each with the commit that its entries belong to.
     """
-    found = find_table(session.client, table)
+    meta = find_table(session.client, table)
     if to_version is not None:
-        found = session.client.get_table(table_id=found.table_id, version=to_version)
-    predicate = read_condition(found, where) if where is not None else None
-    parts = session.client.plan_changes(found.table_id, from_version, to_version, predicate=predicate, mode=MODES[mode])
+        meta = session.client.get_table(table_id=meta.table_id, version=to_version)
+    predicate = read_condition(meta, where) if where is not None else None
+    parts = session.client.plan_changes(meta.table_id, from_version, to_version, predicate=predicate, mode=MODES[mode])
     if session.as_json:
         session.show_json_lines(parts)
     else:
-        session.show_rows(COLUMNS, rows(parts, types_of(found)))
+        session.show_rows(COLUMNS, rows(parts, types_of(meta)))
 
 
 def rows(parts: Iterable[read_pb2.PlanChangesResponse], types: Mapping[str, str]) -> Iterator[Row]:
@@ -62,6 +62,6 @@ def rows(parts: Iterable[read_pb2.PlanChangesResponse], types: Mapping[str, str]
         operation = word(common_pb2.Operation.Name, part.version.operation) if is_commit else ""
         for sign, entries in (("-", part.removed), ("+", part.added)):
             for entry in entries:
-                told = list(cells(entry, types))
-                added = told.pop(ADDED_AT)
-                yield (version if is_commit else added, operation, sign, *told)
+                texts = list(cells(entry, types))
+                added = texts.pop(ADDED_AT)
+                yield (version if is_commit else added, operation, sign, *texts)

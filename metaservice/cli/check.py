@@ -32,17 +32,17 @@ def run(session: Session, table: str | None, data: str | None) -> Exit:
             raise usage_failure("--data checks a folder as a whole: leave TABLE out")
         become("metaservice", "check", "--data", data)
     table_id = find_table(session.client, table).table_id if table is not None else ""
-    found, said = 0, 0
+    problems, noted = 0, 0
     last = admin_pb2.CheckResponse()
     for last in session.client.check(table_id):
-        found += len(last.problems)
+        problems += len(last.problems)
         if session.as_json:
             session.show_json_lines([last])
         else:
             for problem in last.problems:
                 session.say(problem)
-        if last.entries_read >= said + SAID_EVERY_ENTRIES:
-            said = last.entries_read
+        if last.entries_read >= noted + SAID_EVERY_ENTRIES:
+            noted = last.entries_read
             session.note(f"{last.tables_checked} tables, {last.entries_read} entries …")
-    session.done(f"checked {last.tables_checked} tables, {last.entries_read} entries: {found} problems")
-    return Exit.CORRUPT if found else Exit.DONE
+    session.done(f"checked {last.tables_checked} tables, {last.entries_read} entries: {problems} problems")
+    return Exit.CORRUPT if problems else Exit.DONE

@@ -16,39 +16,39 @@ GAP: Final = "dev.laketx.gap"
 BRANCH: Final = "dev.laketx.branch"
 FAILURE: Final = "dev.laketx.failure"
 LINEAGE: Final = "lineage"  # an event of OpenLineage, which is sent as it is
-ONE: Final = "application/cloudevents+json"
+SINGLE: Final = "application/cloudevents+json"
 BATCH: Final = "application/cloudevents-batch+json"
 Event = dict[str, Any]
 
 
 def commit_event(source: str, table: catalog_pb2.Table, version: read_pb2.Version) -> Event:
-    """A version of a table, as `laketx versions -o json` tells it."""
+    """A version of a table, with the content of `laketx versions -o json`."""
     number = version.version
-    found = _event(source, COMMIT, f"{table.table_id}/{number}", version.commit_time_us, table.name, table.table_id)
-    return {**found, "sequence": f"{number:019d}", "data": as_json(version)}
+    event = _event(source, COMMIT, f"{table.table_id}/{number}", version.commit_time_us, table.name, table.table_id)
+    return {**event, "sequence": f"{number:019d}", "data": as_json(version)}
 
 
 def conflict_event(source: str, table: str, transaction: transaction_pb2.Transaction) -> Event:
-    """A transaction that lost a race, as `laketx why -o json` tells it."""
+    """A transaction that lost a race, with the content of `laketx why -o json`."""
     table_id = transaction.conflict.table_id
-    found = _event(source, CONFLICT, transaction.txn_id, transaction.end_time_us, table, table_id)
-    return {**found, "data": as_json(transaction)}
+    event = _event(source, CONFLICT, transaction.txn_id, transaction.end_time_us, table, table_id)
+    return {**event, "data": as_json(transaction)}
 
 
 def gap_event(source: str, table: catalog_pb2.Table, first: int, last: int, reason: str, now_us: int) -> Event:
-    """Commits that can't be told any more: the service no longer keeps them."""
-    found = _event(source, GAP, f"{table.table_id}/{first}-{last}", now_us, table.name, table.table_id)
-    return {**found, "data": {"from_version": first, "to_version": last, "reason": reason}}
+    """Commits that can't be delivered: the service no longer keeps them."""
+    event = _event(source, GAP, f"{table.table_id}/{first}-{last}", now_us, table.name, table.table_id)
+    return {**event, "data": {"from_version": first, "to_version": last, "reason": reason}}
 
 
 def branch_event(source: str, event: catalog_pb2.BranchEvent) -> Event:
-    """What happened to a branch, as `laketx branch events -o json` tells it."""
+    """An event of a branch, with the content of `laketx branch events -o json`."""
     event_of_branch = _event(source, BRANCH, f"branches/{event.number}", event.time_us, event.branch)
     return {**event_of_branch, "sequence": f"{event.number:019d}", "data": as_json(event)}
 
 
 def branch_gap_event(source: str, first: int, last: int, now_us: int) -> Event:
-    """Events of branches that can't be told any more."""
+    """Events of branches that can't be delivered: the service no longer keeps them."""
     event_of_branch = _event(source, GAP, f"branches/{first}-{last}", now_us, "branches")
     return {**event_of_branch, "data": {"from_number": first, "to_number": last, "reason": "RETIRED"}}
 
@@ -74,7 +74,7 @@ def body_of(events: Sequence[Event], *, batched: bool) -> tuple[bytes, str]:
     if LINEAGE in events[0]:
         return json.dumps(events[0][LINEAGE], ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
     document = list(events) if batched else events[0]
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(), BATCH if batched else ONE
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(), BATCH if batched else SINGLE
 
 
 def _event(source: str, kind: str, name: str, time_us: int, subject: str, table_id: str = "") -> Event:

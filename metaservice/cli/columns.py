@@ -37,22 +37,22 @@ EXAMPLE: Final = 'write: "id bigint not null" or "day date comment \'of the orde
 
 
 def read_columns(text: str, key: Iterable[str]) -> list[catalog_pb2.Column]:
-    """As in SQL, with commas. Key columns are not nullable, whether it is said or not."""
-    keys = {one.lower() for one in key}
+    """Read columns as in SQL, with commas. Key columns are not nullable, with or without NOT NULL."""
+    keys = {name.lower() for name in key}
     try:
-        found = column_definitions.read_columns(text)
+        columns = column_definitions.read_columns(text)
     except ColumnWordsError as error:
         raise usage_failure(str(error), next_step=EXAMPLE) from error
-    if computed := [one.name for one in found if one.default_sql]:
+    if computed := [column.name for column in columns if column.default_sql]:
         raise usage_failure(f"{computed[0]} can't have a default here", next_step="set it in Spark SQL or in Python")
     return [
         catalog_pb2.Column(
-            name=one.name,
-            type=type_text(one.kind),
-            nullable=one.nullable and one.name.lower() not in keys,
-            comment=one.comment,
+            name=column.name,
+            type=type_text(column.kind),
+            nullable=column.nullable and column.name.lower() not in keys,
+            comment=column.comment,
         )
-        for one in found
+        for column in columns
     ]
 
 
@@ -60,18 +60,18 @@ def read_columns(text: str, key: Iterable[str]) -> list[catalog_pb2.Column]:
 
 
 def added(text: str) -> common_pb2.SchemaChange:
-    found = _match(ADDED, text, "amount decimal(10,2) after day")
-    if found["not_null"]:
+    match = _match(ADDED, text, "amount decimal(10,2) after day")
+    if match["not_null"]:
         raise click.BadParameter(
             f"`{text}`: rows that are there have no value for it; add it without NOT NULL and fill it"
         )
-    comment = (found["comment"] or "").replace("''", "'")
+    comment = (match["comment"] or "").replace("''", "'")
     return add_column(
-        found["path"],
-        _type(found["type"]),
+        match["path"],
+        _type(match["type"]),
         comment=comment,
-        after=found["after"] or "",
-        first=found["first"] is not None,
+        after=match["after"] or "",
+        first=match["first"] is not None,
     )
 
 
@@ -85,13 +85,13 @@ def renamed(text: str) -> common_pb2.SchemaChange:
 
 
 def moved(text: str) -> common_pb2.SchemaChange:
-    found = _match(MOVED, text, "note after day, note first")
-    return move_column(found["path"], after=found["after"] or "")
+    match = _match(MOVED, text, "note after day, note first")
+    return move_column(match["path"], after=match["after"] or "")
 
 
 def widened(text: str) -> common_pb2.SchemaChange:
-    found = _match(TYPED, text, "id bigint")
-    return widen_column(found["path"], _type(found["type"]))
+    match = _match(TYPED, text, "id bigint")
+    return widen_column(match["path"], _type(match["type"]))
 
 
 def relaxed(text: str) -> common_pb2.SchemaChange:
@@ -111,14 +111,14 @@ def _type(text: str) -> str:
 
 
 def _match(pattern: re.Pattern[str], text: str, example: str) -> re.Match[str]:
-    found = pattern.fullmatch(text.strip())
-    if found is None:
+    match = pattern.fullmatch(text.strip())
+    if match is None:
         raise click.BadParameter(f"`{text}` can't be read; such as: {example}")
-    return found
+    return match
 
 
 def _sides(text: str, example: str, *, may_be_empty: bool = False) -> tuple[str, str]:
-    found = SIDES.fullmatch(text)
-    if found is None or not (found[2] or may_be_empty):
+    match = SIDES.fullmatch(text)
+    if match is None or not (match[2] or may_be_empty):
         raise click.BadParameter(f"`{text}` can't be read; such as: {example}")
-    return found[1].strip(), found[2].strip()
+    return match[1].strip(), match[2].strip()

@@ -46,8 +46,8 @@ def keep(context: click.Context, option: click.Parameter, value: object) -> None
         setattr(session_of(context).settings, option.name, value)
 
 
-def show_help(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
+def show_help(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if is_given and not context.resilient_parsing:
         click.echo(context.get_help())
         context.exit()
 
@@ -178,19 +178,19 @@ class Group(Command, click.Group):
 
     def list_visible(self, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
         for name in self.list_commands(ctx):
-            found = self.get_command(ctx, name)
-            if found is not None and not found.hidden:
-                yield name, found
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                yield name, command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """While a line is completed, a command that there isn't takes nothing."""
+        """While a line is completed, an unknown command takes no arguments."""
         try:
-            name, found, rest = super().resolve_command(ctx, args)
+            name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
             raise refusal_of(error, ctx) from error
-        return name, found or click.Command(None, add_help_option=False), rest
+        return name, command or click.Command(None, add_help_option=False), rest
 
     def title_of(self, name: str) -> str:
         """The heading under which the help shows a command."""
@@ -247,14 +247,14 @@ def command(
 
 
 def paragraphs(text: str | None) -> list[str]:
-    """Of a help: an example stays a line of its own, other lines up to an empty one belong together."""
-    found = [""]
+    """Split a help text into paragraphs, which end at an empty line; an example stays on its own line."""
+    merged = [""]
     for line in inspect.cleandoc(text or "").splitlines():
-        if not line or is_example(line) or is_example(found[-1]):
-            found.append(line)
+        if not line or is_example(line) or is_example(merged[-1]):
+            merged.append(line)
         else:
-            found[-1] = f"{found[-1]} {line}".strip()
-    return [each for each in found if each] or [""]
+            merged[-1] = f"{merged[-1]} {line}".strip()
+    return [paragraph for paragraph in merged if paragraph] or [""]
 
 
 def is_example(paragraph: str) -> bool:
@@ -262,29 +262,29 @@ def is_example(paragraph: str) -> bool:
 
 
 def find_context(root: click.Context, words: Sequence[str]) -> click.Context:
-    """Of a command, by its words."""
-    found = root
-    for each in words:
-        known = found.command.get_command(found, each) if isinstance(found.command, click.Group) else None
-        if known is None:
-            raise refusal_of(click.NoSuchCommand(each), found)
-        found = click.Context(known, info_name=each, parent=found)
-    return found
+    """Return the context of a command, by its words."""
+    context = root
+    for word in words:
+        command = context.command.get_command(context, word) if isinstance(context.command, click.Group) else None
+        if command is None:
+            raise refusal_of(click.NoSuchCommand(word), context)
+        context = click.Context(command, info_name=word, parent=context)
+    return context
 
 
 # ------------------------------------------------------------------------------------------------------------- refusals
 
 
 def refusal_of(error: click.UsageError, context: click.Context) -> CommandError:
-    """What Click refused, in our words, with the nearest word that there is."""
+    """Convert a refusal of Click to our error, with the nearest existing word as a hint."""
     path = context.command_path
     match error:
         case click.NoSuchCommand(command_name=word):
-            known = context.command.list_commands(context) if isinstance(context.command, Group) else []
-            meant = command_meant(word, path, known)
-            hint = f"did you mean `{meant}`?" if meant else did_you_mean(word, known)
-            said = f"{path} has no command `{word}`" if context.parent else f"there is no command `{word}`"
-            return refuse(context, said, hint, usage=False)
+            names = context.command.list_commands(context) if isinstance(context.command, Group) else []
+            meant = command_meant(word, path, names)
+            hint = f"did you mean `{meant}`?" if meant else did_you_mean(word, names)
+            message = f"{path} has no command `{word}`" if context.parent else f"there is no command `{word}`"
+            return refuse(context, message, hint, usage=False)
         case click.NoSuchOption(option_name=word):
             return refuse(context, f"{path} takes no `{word}`", did_you_mean(word, option_names(context)))
         case click.MissingParameter():
@@ -321,8 +321,8 @@ def option_names(context: click.Context) -> list[str]:
 COMMAND_OF: Final = {word: command for command, words in _WORDS.items() for word in words.split()}
 
 
-def command_meant(word: str, path: str, known: Collection[str]) -> str:
-    """The whole command that a word of another tool means in a group, as `laketx versions`; empty where none does.
+def command_meant(word: str, path: str, names: Collection[str]) -> str:
+    """Return the whole command for a word of another tool in a group, such as `laketx versions`; or "".
 
     A group's own command comes first: `laketx view describe` means `laketx view show`.
     """
@@ -331,6 +331,6 @@ def command_meant(word: str, path: str, known: Collection[str]) -> str:
         return ""
     last = command.split()[-1]
     root, *groups = path.split()
-    if groups and last in known:
+    if groups and last in names:
         return f"{path} {last}"
     return f"{root} {command}" if groups in ([], ["table"]) else ""

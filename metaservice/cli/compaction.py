@@ -83,11 +83,11 @@ def run_plan(
     laketx compaction plan shop.orders --dry-run
     """
     del dry_run
-    found = find_table(session.client, table)
+    meta = find_table(session.client, table)
     pages = session.client.plan_maintenance(
-        found.table_id,
+        meta.table_id,
         operation=OPERATIONS[what] if what else common_pb2.OPERATION_UNSPECIFIED,
-        partitions=read_partitions(found, partitions),
+        partitions=read_partitions(meta, partitions),
         page_size=min(limit, 500),
     )
     first = next(pages)
@@ -198,12 +198,12 @@ def run_run(
 
     laketx compaction run shop.orders --partition day=2026-11-01 major --wait
     """
-    found = find_table(session.client, table)
-    wanted = read_partitions(found, partitions)
-    answer = session.client.request_tasks(found.table_id, OPERATIONS[what], partitions=wanted, priority=priority)
+    meta = find_table(session.client, table)
+    requested = read_partitions(meta, partitions)
+    answer = session.client.request_tasks(meta.table_id, OPERATIONS[what], partitions=requested, priority=priority)
     tasks = list(answer.tasks)
     if not tasks:
-        tasks = under_way(session, found, OPERATIONS[what], wanted)
+        tasks = under_way(session, meta, OPERATIONS[what], requested)
         if tasks:
             session.note("already queued:")
     if tasks:
@@ -236,8 +236,8 @@ def under_way(
     operation: common_pb2.Operation.ValueType,
     partitions: Sequence[common_pb2.Partition],
 ) -> list[maintenance_pb2.MaintenanceTask]:
-    """Tasks that wait or run and do what was asked for."""
-    wanted = {partition_text(partition) for partition in partitions}
+    """Return waiting and running tasks that do what was requested."""
+    texts = {partition_text(partition) for partition in partitions}
     states = [maintenance_pb2.TASK_STATE_QUEUED, maintenance_pb2.TASK_STATE_CLAIMED]
     pages = session.client.list_task_pages(table_id=table.table_id, states=states)
     return [
@@ -245,7 +245,7 @@ def under_way(
         for page in pages
         for task in page.tasks
         if task.operation == operation
-        and (not wanted or any(partition_text(group.partition) in wanted for group in task.groups))
+        and (not texts or any(partition_text(group.partition) in texts for group in task.groups))
     ]
 
 

@@ -42,10 +42,10 @@ def run_create(session: Session, table: str, name: str, version: int | None, kee
 
     laketx cursor create shop.orders nightly --version 41
     """
-    found = find_table(session.client, table)
+    meta = find_table(session.client, table)
     keep_ms = round((keep or 0) * 1_000)
-    made = session.client.create_cursor(found.table_id, name, version=version, keep_ms=keep_ms)
-    text = f"cursor {name}: {found.name}@{made.cursor.version}"
+    made = session.client.create_cursor(meta.table_id, name, version=version, keep_ms=keep_ms)
+    text = f"cursor {name}: {meta.name}@{made.cursor.version}"
     session.done(f"created {text}" if made.created else f"kept {text}, as it was", made)
 
 
@@ -80,9 +80,9 @@ def run_advance(session: Session, table: str, name: str, expected: int, version:
 
     laketx cursor advance shop.orders nightly --from 41 --to 57
     """
-    found = find_table(session.client, table)
-    moved = session.client.advance_cursor(found.table_id, name, expected, version)
-    session.done(f"advanced cursor {name}: {found.name}@{moved.version}", moved)
+    meta = find_table(session.client, table)
+    moved = session.client.advance_cursor(meta.table_id, name, expected, version)
+    session.done(f"advanced cursor {name}: {meta.name}@{moved.version}", moved)
 
 
 @command("drop", GROUP)
@@ -94,18 +94,18 @@ def run_drop(session: Session, table: str, name: str, yes: bool, dry_run: bool) 
 
     laketx cursor drop shop.orders nightly
     """
-    found = find_table(session.client, table)
-    cursor = find_cursor(session, found, name)
-    what, warning = f"the cursor {cursor.name}, at {found.name}@{cursor.version}", " What comes after it may go then."
+    meta = find_table(session.client, table)
+    cursor = find_cursor(session, meta, name)
+    what, warning = f"the cursor {cursor.name}, at {meta.name}@{cursor.version}", " What comes after it may go then."
     if session.agreed("drop", what, cursor, yes=yes, dry_run=dry_run, warning=warning):
-        session.client.drop_cursor(found.table_id, name)
-        session.done(f"dropped cursor {name} of {found.name}", cursor)
+        session.client.drop_cursor(meta.table_id, name)
+        session.done(f"dropped cursor {name} of {meta.name}", cursor)
 
 
 def find_cursor(session: Session, table: catalog_pb2.Table, name: str) -> read_pb2.Cursor:
-    found = next((each for each in session.client.list_cursors(table.table_id) if each.name == name), None)
-    if found is None:
+    cursor = next((each for each in session.client.list_cursors(table.table_id) if each.name == name), None)
+    if cursor is None:
         facts = {"table": table.name, "name": name}
         hint = f"laketx cursor list {table.name}"
         raise CommandError(Exit.NOT_FOUND, "CURSOR_UNKNOWN", "there is no such cursor", facts, hint)
-    return found
+    return cursor

@@ -26,19 +26,19 @@ def run(session: Session, table: str, from_version: int, to_version: int | None)
     `+` is live only at --to, `-` only at --from; entries that were added and removed in between are not shown.
     """
     client = session.client
-    found = find_table(client, table)
-    to_version = client.resolve_version(found.table_id, version=to_version).version
-    added, removed = difference(client, found.table_id, from_version, to_version)
+    meta = find_table(client, table)
+    to_version = client.resolve_version(meta.table_id, version=to_version).version
+    added, removed = difference(client, meta.table_id, from_version, to_version)
     if session.as_json:
         session.show_json(
-            {"table": found.name, "from": from_version, "to": to_version, "added": added, "removed": removed}
+            {"table": meta.name, "from": from_version, "to": to_version, "added": added, "removed": removed}
         )
         return
-    types = types_of(found)
+    types = types_of(meta)
     rows = [*(("-", *cells(entry, types)) for entry in removed), *(("+", *cells(entry, types)) for entry in added)]
     session.show_rows(COLUMNS, rows)
     session.note(
-        f"{found.name} from {from_version} to {to_version}: "
+        f"{meta.name} from {from_version} to {to_version}: "
         f"+{len(added)} files -{len(removed)}, +{rows_of(added)} rows -{rows_of(removed)}"
     )
 

@@ -96,7 +96,7 @@ class Sender:
     def _send_part(self, events: Sequence[Event]) -> bool:
         tries = refusals = 0
         while not self._stopped.is_set():
-            status, after_s, said = self._post(events)
+            status, after_s, words = self._post(events)
             if 200 <= status < 300:
                 self.counts.delivered += len(events)
                 if tries:
@@ -109,9 +109,9 @@ class Sender:
             if 400 <= status < 500 and status not in WAITED_FOR:
                 refusals += 1
                 if len(events) > 1 or refusals >= TRIES:
-                    return self._refused(events, status, said)
+                    return self._refused(events, status, words)
             if tries == 0 or tries % 10 == 0:
-                self._note(f"not delivered, and tried again: {said or status}")
+                self._note(f"not delivered, and tried again: {words or status}")
             self._stopped.wait(max(after_s, BACKOFF.delay_s(tries, self._chance())))
             tries += 1
         return False
@@ -120,17 +120,17 @@ class Sender:
         """Between a half and one; senders that failed together don't return together."""
         return 0.5 + self._now_us() % 1_000 / 2_000
 
-    def _refused(self, events: Sequence[Event], status: int, said: str) -> bool:
-        """An event of the batch is the cause: they go one by one. A single one is put aside."""
+    def _refused(self, events: Sequence[Event], status: int, answer: str) -> bool:
+        """Handle a refused batch: send its events one by one, and put a single refused event aside."""
         if len(events) > 1:
             return all(self._send_part([each]) for each in events)
-        self._put_aside(events[0], status, said)
+        self._put_aside(events[0], status, answer)
         self.counts.dead += 1
         return True
 
-    def _put_aside(self, event: Event, status: int, said: str) -> None:
+    def _put_aside(self, event: Event, status: int, answer: str) -> None:
         self._note(f"event {event['id']} was refused {TRIES} times ({status}): it is in {self._target.dead_letters}")
-        letter = {"time_us": self._now_us(), "status": status, "answer": said, "event": event}
+        letter = {"time_us": self._now_us(), "status": status, "answer": answer, "event": event}
         path = Path(self._target.dead_letters)
         with path.open("ab") as file:
             file.write(json.dumps(letter, ensure_ascii=False).encode() + b"\n")
@@ -138,7 +138,7 @@ class Sender:
             os.fsync(file.fileno())
 
     def _post(self, events: Sequence[Event]) -> tuple[int, float, str]:
-        """The status (0: no answer), the time to wait that the receiver asks for, and its words."""
+        """Send events. Return the status (0: no answer), the receiver's Retry-After, and the text of its answer."""
         body, kind = body_of(events, batched=self._target.batch > 1)
         try:
             connection = self._connection
@@ -146,12 +146,12 @@ class Sender:
                 connection = self._connection = self._connect()
             connection.request("POST", self._path, body, self._headers(events, body, kind))
             answer = connection.getresponse()
-            said = answer.read(ANSWER_BYTES_MAX).decode(errors="replace")
+            body_text = answer.read(ANSWER_BYTES_MAX).decode(errors="replace")
             if answer.getheader("Connection", "").lower() == "close" or not answer.isclosed():
                 self.close()
             after = answer.getheader("Retry-After", "")
             after_s = min(float(after), RETRY_AFTER_MAX_S) if after.isdecimal() else 0.0
-            return answer.status, after_s, f"{answer.status} {said[:200]}".strip()
+            return answer.status, after_s, f"{answer.status} {body_text[:200]}".strip()
         except (OSError, http.client.HTTPException) as error:
             self.close()
             return 0, 0.0, str(error) or type(error).__name__
@@ -186,15 +186,15 @@ def signature(secret: bytes, name: str, moment: str, body: bytes) -> str:
 
 
 def read_secret(path: str) -> bytes:
-    """The bytes of the file without the line's end; `whsec_…` is base64, as other senders have it."""
+    """Return the bytes of the file without the line's end; `whsec_…` is base64, as in other webhook senders."""
     try:
         text = Path(path).read_bytes().strip()
-        found = base64.b64decode(text[len(SECRET_PREFIX) :], validate=True) if _is_encoded(text) else text
+        secret = base64.b64decode(text[len(SECRET_PREFIX) :], validate=True) if _is_encoded(text) else text
     except (OSError, ValueError) as error:
         raise usage_failure(f"--secret-file: {error}") from error
-    if len(found) < 16:
+    if len(secret) < 16:
         raise usage_failure("--secret-file: the secret has at least 16 bytes")
-    return found
+    return secret
 
 
 def read_token(path: str) -> str:

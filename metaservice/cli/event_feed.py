@@ -48,16 +48,20 @@ GONE: Final = ("TABLE_DROPPED", "TABLE_UNKNOWN", "BRANCH_LEFT_ANEW")
 
 @dataclass(slots=True)
 class State:
-    """What the file of the state holds. Without it conflicts that are still known are told again."""
+    """The content of the state file. Without it, conflicts that the service still keeps are delivered again."""
 
     started_us: int
     floor_ms: int  # all transactions of older ids have ended, and were looked at
-    told: dict[str, int] = field(default_factory=dict)  # conflicts with ids from the floor on
-    branches: int = 0  # the number of the last event of a branch that was told
-    runs: dict[str, int] = field(default_factory=dict)  # by periodic task, the end of the last failed run that was told
+    conflicts: dict[str, int] = field(default_factory=dict)  # delivered, with ids from the floor on
+    branches: int = 0  # the number of the last delivered event of a branch
+    runs: dict[str, int] = field(
+        default_factory=dict
+    )  # by periodic task, the end of the last failed run that was delivered
 
     def write(self, path: Path) -> None:
-        text = json.dumps(asdict(self))
+        content = asdict(self)
+        content["told"] = content.pop("conflicts")  # the file's name for them
+        text = json.dumps(content)
         beside = path.with_name(f"{path.name}.new")
         with beside.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -68,10 +72,10 @@ class State:
 
 def read_state(path: Path) -> State | None:
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
-        branches = int(found.get("branches", 0))  # earlier releases told none
-        runs = dict(found.get("runs", {}))
-        return State(int(found["started_us"]), int(found["floor_ms"]), dict(found["told"]), branches, runs)
+        stored: Any = json.loads(path.read_text(encoding="utf-8"))
+        branches = int(stored.get("branches", 0))  # earlier releases had none
+        runs = dict(stored.get("runs", {}))
+        return State(int(stored["started_us"]), int(stored["floor_ms"]), dict(stored["told"]), branches, runs)
     except FileNotFoundError:
         return None
 
@@ -138,9 +142,9 @@ class Feed:
                 cursor.version == 0 and cursor.used_time_us == cursor.create_time_us
             )  # its creation may not be told yet
             self._places[cursor.table_id] = Place(-1 if fresh else cursor.version, cursor.version, now_s)
-        found = read_state(self._path)
-        if found is not None:
-            return found
+        state_before = read_state(self._path)
+        if state_before is not None:
+            return state_before
         now_us = now_of(status)
         started_us = 0 if from_start else min((cursor.create_time_us for cursor in cursors), default=now_us)
         state = State(started_us, max(started_us // 1_000 - FAR_MS, 0))
@@ -223,21 +227,21 @@ class Feed:
             return int(error.facts.get("oldest", table.head_version + 1)) - 1
 
     def _commits(self, table: catalog_pb2.Table, first: int, last: int) -> Iterator[Event]:
-        wanted = read_pb2.VersionFilter(from_version=first, to_version=last)
-        found = {version.version: version for version in self._client.list_versions(table.table_id, wanted=wanted)}
-        missing = [number for number in range(first, last + 1) if number not in found]
+        versions = read_pb2.VersionFilter(from_version=first, to_version=last)
+        kept = {version.version: version for version in self._client.list_versions(table.table_id, matching=versions)}
+        missing = [number for number in range(first, last + 1) if number not in kept]
         if missing and self._lineage is None:
             yield self._gap(table, missing[0], missing[-1], "RETIRED")
-        for number in sorted(found):
-            error = self._refresh_error(table, found[number])
+        for number in sorted(kept):
+            error = self._refresh_error(table, kept[number])
             if self._lineage is None:
-                yield commit_event(self._source, table, found[number])
+                yield commit_event(self._source, table, kept[number])
                 if error:
-                    yield refresh_failure_event(self._source, table, found[number], error)
+                    yield refresh_failure_event(self._source, table, kept[number], error)
             elif error:
-                yield self._lineage.refresh_failure(table, found[number], error)
+                yield self._lineage.refresh_failure(table, kept[number], error)
             else:
-                yield self._lineage.event(table, found[number])
+                yield self._lineage.event(table, kept[number])
 
     def _refresh_error(self, table: catalog_pb2.Table, version: read_pb2.Version) -> str:
         """Why a refresh failed, if the commit notes that: it changes a property of a view."""
@@ -303,7 +307,7 @@ class Feed:
     # ---------------------------------------------------------------------------------------------------- failed runs
 
     def _tell_failed_runs(self) -> None:
-        """Those of periodic tasks. The file of the state has, for each task, when the last one that was told ended."""
+        """Delivers failed runs of periodic tasks. The state file has the end of each task's last delivered run."""
         self._runs_at_s = time.monotonic() + SCAN_S
         try:
             tasks = list(self._client.list_periodic_tasks())
@@ -332,44 +336,49 @@ class Feed:
     # ----------------------------------------------------------------------------------------------------- conflicts
 
     def _scan(self) -> None:
-        """Looks at the transactions of the last while, and at those that were open then."""
+        """Looks at recent transactions, and at older ones that were still open."""
         began_s = time.monotonic()
         now_ms = now_of(self._client.get_status()) // 1_000
         is_far = began_s >= self._far_at_s
         below_ms = min(self._state.floor_ms, now_ms - FAR_MS) if is_far else now_ms - NEAR_MS
-        found: list[transaction_pb2.Transaction] = []
+        lost: list[transaction_pb2.Transaction] = []
         still_open: dict[str, None] = {}
-        for one in self._client.list_transactions():
-            if time_of(one.txn_id) < below_ms:
+        for transaction in self._client.list_transactions():
+            if time_of(transaction.txn_id) < below_ms:
                 break
-            self._open.pop(one.txn_id, None)
-            if one.state == transaction_pb2.TRANSACTION_STATE_OPEN:
-                still_open[one.txn_id] = None
-            elif one.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
-                found.append(one)
-        found += self._long_ones()
+            self._open.pop(transaction.txn_id, None)
+            if transaction.state == transaction_pb2.TRANSACTION_STATE_OPEN:
+                still_open[transaction.txn_id] = None
+            elif transaction.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
+                lost.append(transaction)
+        lost += self._lost_long_ago()
         self._open |= still_open
-        if any(one.conflict.table_id not in self._names for one in found):  # made after the look at tables
+        table_ids = {transaction.conflict.table_id for transaction in lost}
+        if table_ids - self._names.keys():  # created after the last listing of tables
             self._names |= {table.table_id: table.name for table in self._client.list_tables(include_dropped=True)}
-        for one in sorted(found, key=lambda each: each.end_time_us):
-            if one.txn_id in self._state.told or one.end_time_us < self._state.started_us:
+        for transaction in sorted(lost, key=lambda each: each.end_time_us):
+            if transaction.txn_id in self._state.conflicts or transaction.end_time_us < self._state.started_us:
                 continue
-            if self._is_wanted_id(one.conflict.table_id) and not self._sender.send([self._conflict(one)]):
+            if self._is_wanted_id(transaction.conflict.table_id) and not self._sender.send(
+                [self._conflict(transaction)]
+            ):
                 return
-            self._state.told[one.txn_id] = one.end_time_us
+            self._state.conflicts[transaction.txn_id] = transaction.end_time_us
             self._state.write(self._path)
         ended_s = time.monotonic()
         if is_far:
             self._far_at_s = ended_s + FAR_S
             self._state.floor_ms = min([now_ms - FAR_MS, *map(time_of, self._open)])
             floor_ms = min(self._state.floor_ms, now_ms - FAR_MS)
-            self._state.told = {name: when for name, when in self._state.told.items() if time_of(name) >= floor_ms}
+            self._state.conflicts = {
+                name: when for name, when in self._state.conflicts.items() if time_of(name) >= floor_ms
+            }
             self._state.write(self._path)
         self._scan_at_s = ended_s + max(SCAN_S, (ended_s - began_s) * SCAN_SHARE)
 
-    def _long_ones(self) -> list[transaction_pb2.Transaction]:
-        """Transactions that were open at a look before, of ids before this one: some at a time are asked for."""
-        found = []
+    def _lost_long_ago(self) -> list[transaction_pb2.Transaction]:
+        """Return lost transactions that were open at an earlier scan, and are older than this scan; a few at a time."""
+        lost = []
         for txn_id in list(self._open)[:OPEN_ASKED]:
             del self._open[txn_id]
             try:
@@ -381,12 +390,12 @@ class Feed:
             if transaction.state == transaction_pb2.TRANSACTION_STATE_OPEN:
                 self._open[txn_id] = None  # behind the others
             elif transaction.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
-                found.append(transaction)
-        return found
+                lost.append(transaction)
+        return lost
 
-    def _conflict(self, one: transaction_pb2.Transaction) -> Event:
-        table_id = one.conflict.table_id
-        return conflict_event(self._source, self._names.get(table_id, table_id), one)
+    def _conflict(self, transaction: transaction_pb2.Transaction) -> Event:
+        table_id = transaction.conflict.table_id
+        return conflict_event(self._source, self._names.get(table_id, table_id), transaction)
 
     def _is_wanted_id(self, table_id: str) -> bool:
         return self._is_wanted(catalog_pb2.Table(table_id=table_id, name=self._names.get(table_id, "")))

@@ -135,13 +135,13 @@ def run_serve(
 
 
 def follow(feed: Feed, session: Session, stopped: threading.Event, poll_s: float, *, once: bool) -> None:
-    """Waits for a service that is away, as it does for the receiver."""
+    """Deliver events until stopped; wait for an unavailable service or receiver."""
     while not stopped.is_set():
         try:
-            found = feed.round()
-            if once and not found:
+            sent = feed.round()
+            if once and not sent:
                 break
-            if not found:
+            if not sent:
                 stopped.wait(poll_s)
         except MetaServiceError as error:
             if error.kind not in AWAY:

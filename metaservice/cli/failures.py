@@ -183,18 +183,18 @@ def _refused(error: MetaServiceError, server: str) -> CommandError:
     return CommandError(code, error.reason, error.message or error.kind.value, facts, next_step)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question with the nearest of the words that there are; empty where none is near."""
-    near = nearest(word, known)
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Return a question with the nearest of the words; empty if none is near."""
+    near = nearest(word, words)
     return f"did you mean `{near}`?" if near else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """By the whole word; by what follows the last dot where the namespace was left out."""
-    folded = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-    if found:
-        return folded[found[0]]
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return the nearest word; if none is near, compare without namespaces."""
+    folded = {name.lower(): name for name in words}
+    matches = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    if matches:
+        return folded[matches[0]]
     last = {name.rpartition(".")[2]: full for name, full in folded.items()}
-    found = difflib.get_close_matches(word.lower().rpartition(".")[2], last, n=1, cutoff=0.8)
-    return last[found[0]] if found else ""
+    matches = difflib.get_close_matches(word.lower().rpartition(".")[2], last, n=1, cutoff=0.8)
+    return last[matches[0]] if matches else ""

@@ -65,27 +65,27 @@ def run(
     """
     table_id = find_table(session.client, table).table_id
     version = session.client.resolve_version(table_id, **as_of).version
-    found = session.client.get_table(table_id=table_id, version=version)  # conditions name the columns as they were
-    predicate = wanted(found, where, partition)
+    meta = session.client.get_table(table_id=table_id, version=version)  # conditions name the columns as they were
+    predicate = scan_condition(meta, where, partition)
     if predicate is None and not explain:
-        show(session, found, session.client.list_files(found.table_id, version=version), limit)
+        show(session, meta, session.client.list_files(meta.table_id, version=version), limit)
         return
     parts = session.client.plan_scan(
-        found.table_id, version=version, predicate=predicate, without_stats=not session.as_json, explain=explain
+        meta.table_id, version=version, predicate=predicate, without_stats=not session.as_json, explain=explain
     )
     explanation = read_pb2.PlanExplanation()
     entries = entries_of(parts, explanation)
-    show(session, found, entries, limit)
+    show(session, meta, entries, limit)
     if explain:
         for _ in entries:  # the explanation comes last
             pass
-        show_explanation(session, found, explanation)
+        show_explanation(session, meta, explanation)
 
 
-def wanted(
+def scan_condition(
     table: catalog_pb2.Table, where: str | None, partition: Iterable[tuple[str, str]]
 ) -> common_pb2.Predicate | None:
-    """Both conditions at once; none: everything."""
+    """Combine the condition and the partition values; None selects all files."""
     conditions = [read_condition(table, where)] if where is not None else []
     conditions += [equals(table, column, value) for column, value in partition]
     if len(conditions) < 2:
@@ -95,10 +95,10 @@ def wanted(
 
 def equals(table: catalog_pb2.Table, column: str, value: str) -> common_pb2.Predicate:
     if column not in table.partition_columns:
-        known = list(table.partition_columns)
+        columns = list(table.partition_columns)
         raise usage_failure(
             f"{table.name} is not partitioned by `{column}`",
-            next_step=did_you_mean(column, known) or f"its partition columns: {', '.join(known) or 'none'}",
+            next_step=did_you_mean(column, columns) or f"its partition columns: {', '.join(columns) or 'none'}",
         )
     if value == "NULL":
         return read_condition(table, f"`{column}` IS NULL", option="--partition")
@@ -151,18 +151,18 @@ def show_explanation(session: Session, table: catalog_pb2.Table, explanation: re
 
 
 def typed_condition(text: str, types: Mapping[str, str]) -> str:
-    """With days and microseconds as dates and times; text in quotes stays as it is."""
+    """Write days and microseconds as dates and times; text in quotes stays as it is."""
 
-    def typed(found: re.Match[str]) -> str:
-        kind = types.get(found["column"] or "", "")
+    def typed(match: re.Match[str]) -> str:
+        kind = types.get(match["column"] or "", "")
         if kind not in ("date", "timestamp", "timestamp_ntz"):
-            return found[0]
+            return match[0]
 
         def read(number: int) -> str:
             return date_text(number) if kind == "date" else timestamp_text(number, kind)
 
-        values = re.sub(r"-?\d+", lambda number: f"'{read(int(number[0]))}'", found["values"])
-        return f"{found['column']} {found['operator']} {values}"
+        values = re.sub(r"-?\d+", lambda number: f"'{read(int(number[0]))}'", match["values"])
+        return f"{match['column']} {match['operator']} {values}"
 
     pattern = r"'(?:[^']|'')*'|\b(?P<column>\w+) (?P<operator>=|<>|<=?|>=?|IN) (?P<values>-?\d+|\([-\dNUL, …]+\))"
     return re.sub(pattern, typed, text)

@@ -17,10 +17,10 @@ class CommandWord(click.ParamType[str, str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            found = find_context(ctx.find_root(), ctx.params.get(param.name) or ())
+            context = find_context(ctx.find_root(), ctx.params.get(param.name) or ())
         except CommandError:
             return []
-        return found.command.shell_complete(found, incomplete) if isinstance(found.command, Group) else []
+        return context.command.shell_complete(context, incomplete) if isinstance(context.command, Group) else []
 
 
 @command("help")

@@ -101,14 +101,14 @@ class Pair(click.ParamType[tuple[str, str], str]):
         return name, after
 
 
-class Known(click.ParamType[str, str]):
-    """A name or an id that the service knows. TAB offers what it lists, given the table that the line names."""
+class StoredName(click.ParamType[str, str]):
+    """A name or an id that the service stores. TAB offers those that it lists, for the table on the line."""
 
     def __init__(self, name: str, offers: Callable[[MetaClient, str], Offers]) -> None:
         self.name, self._offers = name, offers
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Nothing where no service answers; a folder without one gets none by that."""
+        """Offer nothing if no service answers; completion starts no service for a folder."""
         session, table = session_of(ctx), str(ctx.params.get("table") or next(iter(ctx.args), ""))
         try:
             session.settings.settle(session.environment)
@@ -116,13 +116,13 @@ class Known(click.ParamType[str, str]):
             folder = session.settings.folder
             if folder and not (Path(folder) / "_laketx").is_dir():
                 return []
-            found = list(islice(self._offers(session.client, table), OFFERED_MAX))
+            offers = list(islice(self._offers(session.client, table), OFFERED_MAX))
         except (CommandError, LakeTXError):
             return []
-        return [CompletionItem(text, help=meaning) for text, meaning in found if text.startswith(incomplete)]
+        return [CompletionItem(text, help=meaning) for text, meaning in offers if text.startswith(incomplete)]
 
 
-class NameOnBranch(Known):
+class NameOnBranch(StoredName):
     """A namespace's name. With `--branch` it is one on that branch, unless it says one itself."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -135,7 +135,7 @@ class NameOnBranch(Known):
         return name if branch.lower() == MAIN or not name else f"{name}{AT}{branch}"
 
 
-class TableName(Known):
+class TableName(StoredName):
     """A table's or view's name, or a table's id. With `--branch` a name that says no branch is one on that branch."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -178,30 +178,32 @@ def tags(client: MetaClient, table: str) -> Offers:
 
 
 def cursors(client: MetaClient, table: str) -> Offers:
-    found = client.list_cursors(find_table(client, table).table_id)
-    return ((each.name, f"read up to version {each.version}") for each in found)
+    listed = client.list_cursors(find_table(client, table).table_id)
+    return ((each.name, f"read up to version {each.version}") for each in listed)
 
 
 TABLE: Final = TableName("table", lambda client, _: tables(client))
-SOURCE_TABLE: Final = Known("table", lambda client, _: tables(client))  # of another catalog
+SOURCE_TABLE: Final = StoredName("table", lambda client, _: tables(client))  # of another catalog
 NEW_TABLE: Final = TableName("name", lambda _, __: ())
-DROPPED_TABLE: Final = Known("table", dropped_tables)
-COLUMN: Final = Known("name", lambda client, table: ((c.name, c.type) for c in find_table(client, table).columns))
-NAMESPACE: Final = Known("name", lambda client, _: ((name, "") for name in list_namespaces(client)))
+DROPPED_TABLE: Final = StoredName("table", dropped_tables)
+COLUMN: Final = StoredName("name", lambda client, table: ((c.name, c.type) for c in find_table(client, table).columns))
+NAMESPACE: Final = StoredName("name", lambda client, _: ((name, "") for name in list_namespaces(client)))
 BRANCHED_NAMESPACE: Final = NameOnBranch("name", lambda client, _: ((name, "") for name in list_namespaces(client)))
 NEW_NAMESPACE: Final = NameOnBranch("name", lambda _, __: ())
-BRANCH: Final = Known("branch", lambda client, _: ((each.name, each.comment) for each in client.list_branches()))
+BRANCH: Final = StoredName("branch", lambda client, _: ((each.name, each.comment) for each in client.list_branches()))
 PERIODIC_TASK: Final = TableName(
     "name", lambda client, _: ((each.name, each.comment) for each in client.list_periodic_tasks())
 )
 VIEW: Final = TableName("name", lambda client, _: ((each.name, each.comment) for each in client.list_views()))
 ANY, OPEN = transaction_pb2.TRANSACTION_STATE_UNSPECIFIED, transaction_pb2.TRANSACTION_STATE_OPEN
-TRANSACTION: Final = Known("txn", lambda client, _: transactions(client, ANY))
-OPEN_TRANSACTION: Final = Known("txn", lambda client, _: transactions(client, OPEN))
-PIN: Final = Known("pin", lambda client, _: {each.pin_id: each.principal.name for each in client.list_pins()}.items())
-TASK: Final = Known("task", tasks)
-TAG: Final = Known("name", tags)
-CURSOR: Final = Known("cursor", cursors)
+TRANSACTION: Final = StoredName("txn", lambda client, _: transactions(client, ANY))
+OPEN_TRANSACTION: Final = StoredName("txn", lambda client, _: transactions(client, OPEN))
+PIN: Final = StoredName(
+    "pin", lambda client, _: {each.pin_id: each.principal.name for each in client.list_pins()}.items()
+)
+TASK: Final = StoredName("task", tasks)
+TAG: Final = StoredName("name", tags)
+CURSOR: Final = StoredName("cursor", cursors)
 FILE: Final = click.Path()
 TIME: Final = Moment()
 VERSION_MAX: Final = 2**62

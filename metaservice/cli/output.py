@@ -379,24 +379,24 @@ def _jsonable(answer: object) -> object:
 
 
 def cutter(texts: Sequence[str]) -> Callable[[str], str]:
-    """What makes each id of the list as short as they all can be; it leaves texts that are no ids alone."""
+    """Return a function that shortens ids to the shortest length that tells them apart; other texts stay."""
     ids = {text for text in texts if ID.fullmatch(text)}
     whole = len(next(iter(ids), ""))
-    length = next((n for n in range(SHORTEST, whole) if len({one[:n] for one in ids}) == len(ids)), whole)
+    length = next((n for n in range(SHORTEST, whole) if len({full_id[:n] for full_id in ids}) == len(ids)), whole)
     return lambda text: text[:length] if ID.fullmatch(text) else text
 
 
 def whole_id(text: str, newest_first: Iterable[str], what: str) -> str:
-    """The one id that begins so; ids are looked through until they are older than any that could."""
+    """Return the only id with this beginning; the search stops at ids that are older than any match."""
     if ID.fullmatch(text) or not BEGINNING.fullmatch(text):
         return text
-    found = []
-    for one in newest_first:
-        if one.startswith(text):
-            found.append(one)
-        elif one < text:
+    matches = []
+    for full_id in newest_first:
+        if full_id.startswith(text):
+            matches.append(full_id)
+        elif full_id < text:
             break
-    if len(found) > 1:
-        facts = {what: text, "first": found[0], "second": found[1]}
+    if len(matches) > 1:
+        facts = {what: text, "first": matches[0], "second": matches[1]}
         raise CommandError(Exit.USAGE, "ID_AMBIGUOUS", f"more than one {what} begins so", facts, "give more of the id")
-    return found[0] if found else text
+    return matches[0] if matches else text

@@ -17,16 +17,16 @@ def read_partitions(table: catalog_pb2.Table, texts: Sequence[str]) -> list[comm
 
 
 def read_partition(table: catalog_pb2.Table, text: str) -> common_pb2.Partition:
-    """Typed by the table's columns; NULL is a value."""
+    """Read a partition, typed by the table's columns; NULL is a value."""
     names = list(table.partition_columns)
     if not names:
         raise usage_failure(f"{table.name} has no partitions")
     pattern = "/".join(f"(?i:`?{re.escape(name)}`?)=(.*)" for name in names)
-    found = re.fullmatch(pattern, text, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(pattern, text, re.DOTALL)
+    if match is None:
         example = "/".join(f"{name}=…" for name in names)
         raise usage_failure(f"`{text}` is not a partition of {table.name}", next_step=f"such as: {example}")
-    values = zip(names, found.groups(), strict=True)
+    values = zip(names, match.groups(), strict=True)
     return common_pb2.Partition(
         values=[common_pb2.PartitionValue(column=name, value=_value(table, name, value)) for name, value in values]
     )

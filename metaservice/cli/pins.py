@@ -89,8 +89,8 @@ def run_create(session: Session, tables: tuple[str, ...], lease: float | None) -
 
     laketx pins create shop.orders shop.items@7 --lease 600
     """
-    wanted = [pinned(session, text) for text in tables]
-    pin = session.client.pin(wanted, lease_ms=round((lease or 0) * 1_000))
+    versions = [pinned(session, text) for text in tables]
+    pin = session.client.pin(versions, lease_ms=round((lease or 0) * 1_000))
     if session.as_json:
         session.show_json(pin)
         return

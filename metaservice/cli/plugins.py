@@ -27,38 +27,38 @@ def added_commands() -> tuple[click.Command, ...]:
     return load(entry_points(group=GROUP))
 
 
-def load(found: Iterable[EntryPoint]) -> tuple[click.Command, ...]:
-    """An entry point whose module is not there adds none; one that can't be imported adds none, and a note says so."""
+def load(entry_points: Iterable[EntryPoint]) -> tuple[click.Command, ...]:
+    """Load commands of entry points. Skip a missing module in silence, one that can't be imported with a note."""
     added: list[click.Command] = []
-    for each in sorted(found, key=lambda one: one.name):
+    for entry_point in sorted(entry_points, key=lambda entry_point: entry_point.name):
         try:
-            added += each.load()
+            added += entry_point.load()
         except ModuleNotFoundError:
             continue
         except ImportError as error:
-            click.echo(f"note: the commands of {each.name} are left out: {error}", err=True)
+            click.echo(f"note: the commands of {entry_point.name} are left out: {error}", err=True)
     return tuple(added)
 
 
-def merge(known: click.Command | None, added: Sequence[click.Command]) -> click.Command | None:
-    """A command that is there stays; a group gets what it lacks."""
+def merge(present: click.Command | None, added: Sequence[click.Command]) -> click.Command | None:
+    """Keep a present command; add to a group the commands that it lacks."""
     for command in added:
-        if known is None:
-            known = command
-        elif isinstance(known, click.Group) and isinstance(command, click.Group):
+        if present is None:
+            present = command
+        elif isinstance(present, click.Group) and isinstance(command, click.Group):
             for name, each in command.commands.items():
-                if name not in known.commands:
-                    known.add_command(each, name)
-    return known
+                if name not in present.commands:
+                    present.add_command(each, name)
+    return present
 
 
 def later(module: str, name: str, *, extra: str) -> Callable[..., object]:
-    """What a command runs, imported when it runs; `extra` is what has to be installed for it."""
+    """Return the function that a command runs, imported at its first run; `extra` is the extra that it needs."""
 
     def run(*given: object, **options: object) -> object:
         try:
-            found: Callable[..., object] = getattr(import_module(module), name)
-            return found(*given, **options)
+            function: Callable[..., object] = getattr(import_module(module), name)
+            return function(*given, **options)
         except ModuleNotFoundError as error:  # also of what the command loads while it runs
             facts = {"module": str(error.name)}
             hint = f"pip install 'laketx[{extra}]'"

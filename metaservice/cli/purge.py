@@ -35,7 +35,7 @@ def run_list(session: Session, table: str | None, limit: int) -> None:
     if table is None:
         ids = islice(session.client.list_purgeable_tables(), limit)
         tables = [{"table_id": each, "name": table_name(session.client, each)} for each in ids]
-        session.show_list(TABLES, tables, lambda found: (found["name"], found["table_id"]))
+        session.show_list(TABLES, tables, lambda listed: (listed["name"], listed["table_id"]))
         return
     table_id = table if TABLE_ID.fullmatch(table) else find_table(session.client, table).table_id
     session.show_list(PATHS, islice(session.client.list_purgeable(table_id), limit), lambda path: [path])

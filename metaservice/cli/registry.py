@@ -44,11 +44,11 @@ class Root(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:
-            found = own_command(cmd_name)
-            if found is None or isinstance(found, Group):
-                found = merge(found, [each for each in added_commands() if each.name == cmd_name])
-            if found is not None:
-                self.add_command(found, cmd_name)
+            command = own_command(cmd_name)
+            if command is None or isinstance(command, Group):
+                command = merge(command, [each for each in added_commands() if each.name == cmd_name])
+            if command is not None:
+                self.add_command(command, cmd_name)
         return self.commands.get(cmd_name)
 
 
@@ -61,15 +61,15 @@ def own_command(name: str) -> click.Command | None:
     if not is_own(name) and name != COMPLETE:
         return None
     if name in IN_ACCESS:
-        one: click.Command = getattr(import_module("metaservice.cli.access"), name)
-        return one
+        in_access: click.Command = getattr(import_module("metaservice.cli.access"), name)
+        return in_access
     module = import_module(f"metaservice.cli.{name.removeprefix('__').replace('-', '_')}")
-    found: click.Command = module.GROUP if hasattr(module, "GROUP") else module.run
-    return found
+    command: click.Command = module.GROUP if hasattr(module, "GROUP") else module.run
+    return command
 
 
-def show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
+def show_version(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if is_given and not context.resilient_parsing:
         click.echo(f"laketx {version()}")
         context.exit()
 

@@ -46,6 +46,6 @@ def run(
         raise usage_failure("name a repository, or with --backup the folder of a backup")
     given = [("--backup", backup), ("--at-us", at), ("--store-log", store_log)]
     words = [word for name, value in given if value is not None for word in (name, str(value))]
-    flags = [name for name, wanted in (("--no-check", no_check), ("--dry-run", dry_run)) if wanted]
+    flags = [name for name, is_set in (("--no-check", no_check), ("--dry-run", dry_run)) if is_set]
     as_json = ["--json"] if session.as_json else []
     become("metaservice", "restore", *([repository] if repository else []), "--data", data, *words, *flags, *as_json)

@@ -29,21 +29,21 @@ def run(session: Session, table: str, no_totals: bool, **as_of: Unpack[AsOf]) ->
     `visible_rows` is left out where it is unknown.
     """
     client = session.client
-    found = find_table(client, table)
-    number = client.resolve_version(found.table_id, **as_of).version
-    commit = find_commit(client, found, number)
-    totals = {} if no_totals else count_live(client, found.table_id, number)
+    meta = find_table(client, table)
+    number = client.resolve_version(meta.table_id, **as_of).version
+    commit = find_commit(client, meta, number)
+    totals = {} if no_totals else count_live(client, meta.table_id, number)
     if session.as_json:
-        session.show_json({"table": found.name, "commit": commit, **({"live": totals} if totals else {})})
+        session.show_json({"table": meta.name, "commit": commit, **({"live": totals} if totals else {})})
         return
     session.show_pairs(
-        [("table", found.name), *commit_pairs(commit), *live_pairs(totals, f"{found.name} --version {number}")]
+        [("table", meta.name), *commit_pairs(commit), *live_pairs(totals, f"{meta.name} --version {number}")]
     )
 
 
 def find_commit(client: MetaClient, table: catalog_pb2.Table, number: int) -> read_pb2.Version:
-    wanted = read_pb2.VersionFilter(from_version=number, to_version=number)
-    for commit in client.list_versions(table.table_id, wanted=wanted, page_size=1):
+    matching = read_pb2.VersionFilter(from_version=number, to_version=number)
+    for commit in client.list_versions(table.table_id, matching=matching, page_size=1):
         return commit
     facts = {"table": table.name, "version": str(number)}
     raise CommandError(

@@ -153,13 +153,13 @@ def _backup_failure(backup: admin_pb2.BackupStatus) -> str:
     return f"{backup.failures} times since: {backup.error}" if backup.failures else ""
 
 
-def _quota_row(one: admin_pb2.QuotaUse) -> tuple[str, ...]:
-    amount = size_text if one.quota.endswith("_bytes") else str
+def _quota_row(use: admin_pb2.QuotaUse) -> tuple[str, ...]:
+    amount = size_text if use.quota.endswith("_bytes") else str
     return (
-        one.quota.replace("_", " "),
-        amount(one.used),
-        amount(one.limit),
-        amount(one.principal_used),
-        amount(one.principal_limit),
-        one.principal,
+        use.quota.replace("_", " "),
+        amount(use.used),
+        amount(use.limit),
+        amount(use.principal_used),
+        amount(use.principal_limit),
+        use.principal,
     )

@@ -25,16 +25,16 @@ def run(session: Session, table: str, write: bool) -> None:
     laketx storage-key shop.orders
     In ~/.aws/config:  credential_process = laketx --server laketxs://meta:7070 storage-key shop.orders
     """
-    found = find_table(session.client, table)
-    made = session.client.storage_credentials(found.table_id, write=write)
+    meta = find_table(session.client, table)
+    made = session.client.storage_credentials(meta.table_id, write=write)
     deed = "reads and writes" if write else "reads"
     session.note(f"it {deed} {made.location}, until {when(made.expire_time_us)}")
     expires = datetime.fromtimestamp(made.expire_time_us // SECOND_US, UTC)
-    said = {
+    answer = {
         "Version": 1,
         "AccessKeyId": made.access_key_id,
         "SecretAccessKey": made.secret_access_key,
         "SessionToken": made.session_token,
         "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    click.echo(json.dumps(said, indent=1))
+    click.echo(json.dumps(answer, indent=1))

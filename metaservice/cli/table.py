@@ -72,9 +72,9 @@ def run_clone(session: Session, table: str, name: str, version: int | None) -> N
 
     laketx table clone shop.orders test.orders --version 41
     """
-    found = find_table(session.client, table)
-    made = session.client.clone_table(found.table_id, name, version=version)
-    session.done(f"created table {made.name}: a clone of {found.name}@{made.head_version}", made)
+    meta = find_table(session.client, table)
+    made = session.client.clone_table(meta.table_id, name, version=version)
+    session.done(f"created table {made.name}: a clone of {meta.name}@{made.head_version}", made)
 
 
 @command("list", GROUP, kind=BranchedCommand)
@@ -90,12 +90,12 @@ def run_list(session: Session, namespace: str, dropped: bool) -> None:
     branch = branch if name else session.settings.branch
     if branch.lower() == MAIN:
         branch = ""
-    found = session.client.list_tables(namespace=name, branch=branch, include_dropped=dropped)
+    tables = session.client.list_tables(namespace=name, branch=branch, include_dropped=dropped)
     if dropped:
-        gone = [table for table in found if table.HasField("drop_time_us")]
+        gone = [table for table in tables if table.HasField("drop_time_us")]
         session.show_list(DROPPED_COLUMNS, gone, dropped_row)
     else:
-        session.show_list(COLUMNS, found, row)
+        session.show_list(COLUMNS, tables, row)
 
 
 def row(table: catalog_pb2.Table) -> Row:
@@ -124,10 +124,10 @@ def run_show(session: Session, table: str, version: int | None, schema_version: 
 
     laketx table show shop.orders
     """
-    found = find_table(session.client, table)
+    meta = find_table(session.client, table)
     if version is not None or schema_version is not None:
-        found = session.client.get_table(table_id=found.table_id, version=version, schema_version=schema_version)
-    show(session, found)
+        meta = session.client.get_table(table_id=meta.table_id, version=version, schema_version=schema_version)
+    show(session, meta)
 
 
 def show(session: Session, table: catalog_pb2.Table) -> None:
@@ -181,8 +181,8 @@ class Altering(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         order = [each.partition("=")[0] for each in args]
         rest = super().parse_args(ctx, args)
-        found = {name: iter(ctx.params.pop(key_of(name)) or ()) for name in COLUMN_CHANGES}
-        ctx.params["changes"] = [change for name in order if name in found for change in islice(found[name], 1)]
+        changes = {name: iter(ctx.params.pop(key_of(name)) or ()) for name in COLUMN_CHANGES}
+        ctx.params["changes"] = [change for name in order if name in changes for change in islice(changes[name], 1)]
         return rest
 
 
@@ -242,16 +242,16 @@ def run_alter(
     )
     if alteration == common_pb2.Alteration():
         raise usage_failure("nothing to alter", next_step="say what: --add, --set NAME=VALUE, --profile, --comment, …")
-    found = find_table(session.client, table)
-    checked = session.client.alter_table(found.table_id, alteration, validate_only=True)
+    meta = find_table(session.client, table)
+    checked = session.client.alter_table(meta.table_id, alteration, validate_only=True)
     if dry_run:
         show(session, checked.table)
         return
     gone = ", ".join(change.drop.path for change in changes if change.HasField("drop"))
     if gone:
-        session.confirm(f"Drop {gone} of {found.name}?", yes=yes)
-    answer = session.client.alter_table(found.table_id, alteration, commit_message=message)
-    session.done(f"altered table {found.name}: version {answer.version}", answer)
+        session.confirm(f"Drop {gone} of {meta.name}?", yes=yes)
+    answer = session.client.alter_table(meta.table_id, alteration, commit_message=message)
+    session.done(f"altered table {meta.name}: version {answer.version}", answer)
 
 
 @command("rename", GROUP)
@@ -264,9 +264,9 @@ def run_rename(session: Session, table: str, name: str, message: str) -> None:
     laketx table rename shop.orders shop.sales
     Its id, history, files and readers stay.
     """
-    found = find_table(session.client, table)
-    renamed = session.client.rename_table(found.table_id, name, commit_message=message)
-    session.done(f"renamed table {found.name} to {renamed.name}: version {renamed.head_version}", renamed)
+    meta = find_table(session.client, table)
+    renamed = session.client.rename_table(meta.table_id, name, commit_message=message)
+    session.done(f"renamed table {meta.name} to {renamed.name}: version {renamed.head_version}", renamed)
 
 
 @command("drop", GROUP)
@@ -279,14 +279,14 @@ def run_drop(session: Session, tables: tuple[str, ...], yes: bool, dry_run: bool
     Every name is checked before the first table is dropped: a misspelt name drops nothing.
     """
     client = session.client
-    found = [find_table(client, each) for each in dict.fromkeys(tables)]
-    would_end = {table.name: client.drop_table(table.table_id, validate_only=True) for table in found}
+    metas = [find_table(client, each) for each in dict.fromkeys(tables)]
+    would_end = {table.name: client.drop_table(table.table_id, validate_only=True) for table in metas}
     what = ", ".join(
         f"{name} (its {ended} open transactions end)" if ended else name for name, ended in would_end.items()
     )
     if not session.agreed("drop", what, ended_json(would_end), yes=yes, dry_run=dry_run):
         return
-    ended_by = {table.name: client.drop_table(table.table_id) for table in found}
+    ended_by = {table.name: client.drop_table(table.table_id) for table in metas}
     if session.as_json:
         session.show_json(ended_json(ended_by))
     for name in ended_by:
@@ -307,11 +307,11 @@ def run_undrop(session: Session, table: str) -> None:
     """
     table_id = table
     if not TABLE_ID.fullmatch(table):
-        found = session.client.find_dropped_tables(table)
-        if not found:
+        dropped = session.client.find_dropped_tables(table)
+        if not dropped:
             raise no_dropped_table(session, table)
-        table_id = found[0].table_id
-        others = ", ".join(each.table_id for each in found[1:])
+        table_id = dropped[0].table_id
+        others = ", ".join(each.table_id for each in dropped[1:])
         if others:
             session.note(f"dropped earlier under the same name: {others}")
     back = session.client.undrop_table(table_id)
@@ -331,8 +331,8 @@ def run_schemas(session: Session, table: str) -> None:
 
     laketx table schemas shop.orders
     """
-    found = find_table(session.client, table)
-    session.show_list(SCHEMA_COLUMNS, session.client.list_schemas(found.table_id), schema_row)
+    meta = find_table(session.client, table)
+    session.show_list(SCHEMA_COLUMNS, session.client.list_schemas(meta.table_id), schema_row)
 
 
 def schema_row(schema: catalog_pb2.SchemaVersion) -> Row:

@@ -76,17 +76,15 @@ def run_create(
     The key contains the partition columns, or --key-scope says where it is unique.
     --or-replace asks before it empties a table.
     """
-    wanted = wanted_table(name, definition)
+    meta = defined_table(name, definition)
     replaces = or_replace and is_there(session, name)
-    checked = session.client.create_table(
-        wanted, validate_only=True, if_not_exists=if_not_exists, or_replace=or_replace
-    )
+    checked = session.client.create_table(meta, validate_only=True, if_not_exists=if_not_exists, or_replace=or_replace)
     if dry_run:
         session.show_answer(checked, f"would {'replace' if replaces else 'create'} table {checked.name}")
         return
     if replaces:
         session.confirm(f"Empty and redefine {name}? Older versions stay readable.", yes=yes)
-    made = session.client.create_table(wanted, if_not_exists=if_not_exists, or_replace=or_replace)
+    made = session.client.create_table(meta, if_not_exists=if_not_exists, or_replace=or_replace)
     if replaces:
         session.done(f"replaced table {made.name}: version {made.head_version}", made)
     else:
@@ -104,16 +102,16 @@ def is_there(session: Session, name: str) -> bool:
     return True
 
 
-def wanted_table(name: str, definition: Definition) -> catalog_pb2.Table:
+def defined_table(name: str, definition: Definition) -> catalog_pb2.Table:
     key = names_in(definition["key"])
-    wanted = [column for text in definition["column"] for column in read_columns(text, key)]
-    wanted += read_columns(definition["columns"], key) if definition["columns"] else []
-    if not wanted:
+    columns = [column for text in definition["column"] for column in read_columns(text, key)]
+    columns += read_columns(definition["columns"], key) if definition["columns"] else []
+    if not columns:
         raise usage_failure("a table has columns", next_step=EXAMPLE)
     scope = {KEY_SCOPE: definition["key_scope"]} if definition["key_scope"] else {}
     return catalog_pb2.Table(
         name=name,
-        columns=wanted,
+        columns=columns,
         partition_columns=names_in(definition["partition_by"]),
         primary_key=key,
         buckets=definition["buckets"] or (1 if key else 0),

@@ -39,11 +39,11 @@ def run_create(session: Session, table: str, name: str, comment: str, move: bool
 
     laketx tag create shop.orders 2026-11 --version 41
     """
-    found = find_table(session.client, table)
-    version = session.client.resolve_version(found.table_id, **as_of).version
+    meta = find_table(session.client, table)
+    version = session.client.resolve_version(meta.table_id, **as_of).version
     verb = "set" if move else "created"
-    made = session.client.create_tag(found.table_id, name, version=version, comment=comment, move=move)
-    session.done(f"{verb} tag {made.name}: {found.name}@{made.version}", made)
+    made = session.client.create_tag(meta.table_id, name, version=version, comment=comment, move=move)
+    session.done(f"{verb} tag {made.name}: {meta.name}@{made.version}", made)
 
 
 @command("list", GROUP)
@@ -72,12 +72,12 @@ def run_drop(session: Session, table: str, name: str, yes: bool, dry_run: bool) 
 
     laketx tag drop shop.orders 2026-11
     """
-    found = find_table(session.client, table)
-    tag = next((each for each in session.client.list_tags(found.table_id) if each.name == name), None)
+    meta = find_table(session.client, table)
+    tag = next((each for each in session.client.list_tags(meta.table_id) if each.name == name), None)
     if tag is None:
-        facts, hint = {"table": found.name, "name": name}, f"laketx tag list {found.name}"
+        facts, hint = {"table": meta.name, "name": name}, f"laketx tag list {meta.name}"
         raise CommandError(Exit.NOT_FOUND, "TAG_UNKNOWN", "there is no such tag", facts, hint)
-    what, warning = f"the tag {tag.name} of {found.name}@{tag.version}", " The version may go then."
+    what, warning = f"the tag {tag.name} of {meta.name}@{tag.version}", " The version may go then."
     if session.agreed("drop", what, tag, yes=yes, dry_run=dry_run, warning=warning):
-        session.client.drop_tag(found.table_id, name)
-        session.done(f"dropped tag {name} of {found.name}", tag)
+        session.client.drop_tag(meta.table_id, name)
+        session.done(f"dropped tag {name} of {meta.name}", tag)

@@ -54,9 +54,9 @@ def run_list(session: Session) -> None:
     session.show_list(COLUMNS, session.client.list_tokens(), row)
 
 
-def row(one: access_pb2.Token) -> Row:
-    until = when(one.expire_time_us) if one.expire_time_us else "never"
-    return one.token_id, one.principal, ", ".join(one.groups), until, one.created_by, when(one.create_time_us)
+def row(token: access_pb2.Token) -> Row:
+    until = when(token.expire_time_us) if token.expire_time_us else "never"
+    return token.token_id, token.principal, ", ".join(token.groups), until, token.created_by, when(token.create_time_us)
 
 
 @command("revoke", GROUP)
@@ -67,7 +67,7 @@ def run_revoke(session: Session, token_id: str, yes: bool, dry_run: bool) -> Non
 
     laketx token revoke 01a20627-651c-7231-9a3c-e4eb132cf76f
     """
-    token = next((one for one in session.client.list_tokens() if one.token_id == token_id), None)
+    token = next((listed for listed in session.client.list_tokens() if listed.token_id == token_id), None)
     if token is None:
         raise CommandError(
             Exit.NOT_FOUND, "TOKEN_UNKNOWN", "there is no such token", {"token": token_id}, "laketx token list"

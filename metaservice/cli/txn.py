@@ -47,8 +47,8 @@ def run_list(session: Session, state: str | None, table: str | None, limit: int)
     laketx txn list --table shop.orders --state open
     """
     table_id = find_table(session.client, table).table_id if table else ""
-    wanted = transaction_pb2.TransactionState.Value(f"TRANSACTION_STATE_{(state or 'unspecified').upper()}")
-    pages = session.client.list_transactions(state=wanted, table_id=table_id, page_size=min(limit, 500))
+    state_value = transaction_pb2.TransactionState.Value(f"TRANSACTION_STATE_{(state or 'unspecified').upper()}")
+    pages = session.client.list_transactions(state=state_value, table_id=table_id, page_size=min(limit, 500))
     tables = Tables(session.client)
     session.show_list(COLUMNS, islice(pages, limit), lambda transaction: row(transaction, tables))
 

@@ -35,19 +35,19 @@ def to_second(time_us: int) -> str:
 
 
 def read_time_us(text: str, now_us: int) -> int:
-    """An ISO time (UTC unless it says otherwise), "10m ago" (s, m, h, d), or "now"."""
+    """Read an ISO time (UTC without a zone), "10m ago" (s, m, h, d), or "now"."""
     if text == "now":
         return now_us
     if ago := AGO.fullmatch(text.strip()):
         return now_us - int(ago[1]) * UNIT_S[ago[2]] * 1_000_000
     try:
-        found = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(text.strip())
     except ValueError:
         raise usage_failure(
             f"`{text}` is not a time", next_step='write it like "2026-11-21 15:04:05" (UTC), "10m ago" or "now"'
         ) from None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return (found - EPOCH) // timedelta(microseconds=1)
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
 def word(name_of: Callable[[Any], str], value: int) -> str:
@@ -147,22 +147,22 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 # Descriptors have two types, one of Python and one of C: to these functions they are Any.
 def as_json(message: Message) -> dict[str, Any]:
-    """Field names of the .proto files; numbers are numbers, enum values words (`major_compact`), bytes base64.
+    """Convert a message to JSON: names of the .proto files, enum values as words (`major_compact`), bytes as base64.
 
-    A field that may be absent is left out where it is; all others are there, with 0, "" and [] too.
+    An absent optional field is left out; all others are included, with 0, "" and [] too.
     """
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         if field.has_presence and not message.HasField(field.name):
             continue
         value = getattr(message, field.name)
         if _is_map(field):
-            found[field.name] = {str(key): _json_value(_map_value(field), value[key]) for key in sorted(value)}
+            document[field.name] = {str(key): _json_value(_map_value(field), value[key]) for key in sorted(value)}
         elif field.is_repeated:
-            found[field.name] = [_json_value(field, item) for item in value]
+            document[field.name] = [_json_value(field, item) for item in value]
         else:
-            found[field.name] = _json_value(field, value)
-    return found
+            document[field.name] = _json_value(field, value)
+    return document
 
 
 def _json_value(field: Any, value: Any) -> Any:

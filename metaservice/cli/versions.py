@@ -32,8 +32,8 @@ COLUMNS = (
 )
 
 
-class Wanted(TypedDict):
-    """Options that leave out versions."""
+class Matching(TypedDict):
+    """Options that select versions."""
 
     by: str
     client: str
@@ -73,7 +73,7 @@ class Wanted(TypedDict):
     "--since", "from_time_us", type=TIME, help='Start at this time: "2026-11-21 15:04:05" (UTC), "10m ago", "now".'
 )
 @click.option("--until", "to_time_us", type=TIME, help="End at this time.")
-def run(session: Session, table: str, limit: int, **wanted: Unpack[Wanted]) -> None:
+def run(session: Session, table: str, limit: int, **matching: Unpack[Matching]) -> None:
     """List the versions of a table, newest first.
 
     laketx versions shop.orders --by ana --operation overwrite --message monday --since "2d ago"
@@ -81,26 +81,26 @@ def run(session: Session, table: str, limit: int, **wanted: Unpack[Wanted]) -> N
     number of other commits that it was rebased over. `insert again` is an INSERT that lost a race and whose files
     another transaction committed: `laketx why` shows both.
     """
-    found = find_table(session.client, table)
-    pages = session.client.list_versions(found.table_id, wanted=version_filter(wanted), page_size=min(limit, 500))
+    meta = find_table(session.client, table)
+    pages = session.client.list_versions(meta.table_id, matching=version_filter(matching), page_size=min(limit, 500))
     session.show_list(COLUMNS, islice(pages, limit), row)
 
 
-def version_filter(wanted: Wanted) -> read_pb2.VersionFilter | None:
-    """None where every commit is wanted."""
-    found = read_pb2.VersionFilter(
-        principal=wanted["by"],
-        client=wanted["client"],
-        operations=[common_pb2.Operation.Value(f"OPERATION_{each.upper()}") for each in wanted["operation"]],
-        logical_only=wanted["logical"],
-        message_contains=wanted["message"],
-        properties=dict(wanted["property"]),
-        from_version=wanted["from_version"],
-        to_version=wanted["to_version"],
-        from_time_us=wanted["from_time_us"],
-        to_time_us=wanted["to_time_us"],
+def version_filter(matching: Matching) -> read_pb2.VersionFilter | None:
+    """Return the filter of the commits; None for all commits."""
+    given = read_pb2.VersionFilter(
+        principal=matching["by"],
+        client=matching["client"],
+        operations=[common_pb2.Operation.Value(f"OPERATION_{each.upper()}") for each in matching["operation"]],
+        logical_only=matching["logical"],
+        message_contains=matching["message"],
+        properties=dict(matching["property"]),
+        from_version=matching["from_version"],
+        to_version=matching["to_version"],
+        from_time_us=matching["from_time_us"],
+        to_time_us=matching["to_time_us"],
     )
-    return found if found != read_pb2.VersionFilter() else None
+    return given if given != read_pb2.VersionFilter() else None
 
 
 def row(version: read_pb2.Version) -> Row:

@@ -56,12 +56,12 @@ def run(
     commit as JSON on stdin. If the service stops or restarts, the watch waits for it within --timeout. Ctrl-C ends the
     watch; --after resumes it.
     """
-    found = find_table(session.client, table)
-    with closing(session.client.watch(found.table_id, after_version=after)) as stream:
+    meta = find_table(session.client, table)
+    with closing(session.client.watch(meta.table_id, after_version=after)) as stream:
         commits = islice(stream, count)
         if program is not None:
             for commit in commits:
-                execute(session, found, commit, program, keep_going=keep_going)
+                execute(session, meta, commit, program, keep_going=keep_going)
         elif session.as_json:
             session.show_json_lines(commits)
         else:

@@ -91,11 +91,11 @@ def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:
 
 
 def winner_of(client: MetaClient, conflict: common_pb2.Conflict) -> read_pb2.Version | None:
-    """The winner's commit; None where it is no longer kept."""
+    """Return the winner's commit; None if it is no longer kept."""
     number = conflict.winner_version
-    wanted = read_pb2.VersionFilter(from_version=number, to_version=number)
+    matching = read_pb2.VersionFilter(from_version=number, to_version=number)
     try:
-        return next(client.list_versions(conflict.table_id, wanted=wanted, page_size=1), None)
+        return next(client.list_versions(conflict.table_id, matching=matching, page_size=1), None)
     except MetaServiceError as error:
         if error.kind is not ErrorKind.GONE:
             raise

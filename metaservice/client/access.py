@@ -29,8 +29,8 @@ class AccessCalls(Caller):
     ) -> access_pb2.Grant:
         """Gives `user:NAME` or `group:NAME` a role there, instead of the one that they had."""
         place = access_pb2.Place(namespace=namespace, table_id=table_id)
-        wanted = access_pb2.Grant(place=place, grantee=grantee, role=role)
-        return self._call(self._access.Grant, access_pb2.GrantRequest(grant=wanted)).grant
+        grant = access_pb2.Grant(place=place, grantee=grantee, role=role)
+        return self._call(self._access.Grant, access_pb2.GrantRequest(grant=grant)).grant
 
     def revoke(self, grantee: str, *, namespace: str = "", table_id: str = "") -> bool:
         """Takes the role there back; returns whether there was one."""

@@ -70,7 +70,7 @@ def _diff_table(client: MetaClient, table: catalog_pb2.BranchTable) -> BranchedC
 
 
 def _since(client: MetaClient, table_id: str, version: int) -> Iterable[read_pb2.Version]:
-    return client.list_versions(table_id, wanted=read_pb2.VersionFilter(from_version=version + 1))
+    return client.list_versions(table_id, matching=read_pb2.VersionFilter(from_version=version + 1))
 
 
 def _columns(client: MetaClient, table: catalog_pb2.BranchTable) -> list[str]:

@@ -266,11 +266,11 @@ class CatalogCalls(Caller):
         return self._call(self._catalog.UndropTable, catalog_pb2.UndropTableRequest(table_id=table_id)).table
 
     def find_dropped_tables(self, name: str) -> list[catalog_pb2.Table]:
-        """Dropped tables of a name, the newest drop first."""
+        """Returns dropped tables with this name, newest drop first."""
         namespace = name.partition(".")[0] if "." in name else ""
         tables = self.list_tables(namespace=namespace, include_dropped=True)
-        found = [table for table in tables if table.name.lower() == name.lower() and table.HasField("drop_time_us")]
-        return sorted(found, key=lambda table: -table.drop_time_us)
+        dropped = [table for table in tables if table.name.lower() == name.lower() and table.HasField("drop_time_us")]
+        return sorted(dropped, key=lambda table: -table.drop_time_us)
 
 
 def add_column(
@@ -320,8 +320,8 @@ def key_scope(table: catalog_pb2.Table) -> KeyScope | None:
     """
     if not table.primary_key:
         return None
-    said = table.properties.get(KEY_SCOPE)
-    if said == "table" or (said != "partition" and set(table.partition_columns) <= set(table.primary_key)):
+    scope = table.properties.get(KEY_SCOPE)
+    if scope == "table" or (scope != "partition" and set(table.partition_columns) <= set(table.primary_key)):
         return "table"
     return "partition"
 

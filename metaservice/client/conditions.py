@@ -74,12 +74,12 @@ class ConditionError(ValueError):
 
 
 def parse_condition(text: str, columns: Sequence[catalog_pb2.Column]) -> common_pb2.Predicate:
-    """Raises ConditionError."""
+    """Parse a condition. Raises ConditionError."""
     parser = _Parser(text, columns)
-    found = parser.condition(0)
+    condition = parser.condition(0)
     if parser.now.kind != "end":
         parser.refuse(f"expected AND, OR or the end, not {parser.now}")
-    return found
+    return condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ class _Parser:
         if self._skip("NOT"):
             return _not(self._term(depth + 1))
         if self._skip_sign("("):
-            found = self.condition(depth + 1)
+            condition = self.condition(depth + 1)
             self._expect_sign(")", "AND, OR or )")
-            return found
+            return condition
         if self.now.word in ("TRUE", "FALSE") and self._peek().text not in OPERATORS:
             return common_pb2.Predicate(literal=self._take().word == "TRUE")
         if self._begins_value():
@@ -147,8 +147,8 @@ class _Parser:
         if self._skip("IS"):
             negated = self._skip("NOT")
             self._expect("NULL")
-            found = common_pb2.Predicate(is_null=common_pb2.IsNull(column=column.name))
-            return _not(found) if negated else found
+            condition = common_pb2.Predicate(is_null=common_pb2.IsNull(column=column.name))
+            return _not(condition) if negated else condition
         if self.now.text in OPERATORS:
             operator = self._take()
             return _compare(column, OPERATORS[operator.text], self._operand(column))
@@ -165,8 +165,8 @@ class _Parser:
         if test is None:
             self.refuse(f"expected a comparison, IN, BETWEEN, LIKE or IS after `{column.name}`, not {self.now}")
         self._take()
-        found = test(column)
-        return _not(found) if negated else found
+        condition = test(column)
+        return _not(condition) if negated else condition
 
     def _in(self, column: catalog_pb2.Column) -> common_pb2.Predicate:
         self._expect_sign("(", "( and the values")
@@ -222,13 +222,13 @@ class _Parser:
         if token.kind not in ("word", "quoted") or token.word in NEVER_COLUMNS:
             self.refuse(f"expected a column, not {token}")
         name = token.text[1:-1].replace("``", "`") if token.kind == "quoted" else token.text
-        found = self._columns.get(name.lower())
-        if found is None:
+        column = self._columns.get(name.lower())
+        if column is None:
             near = difflib.get_close_matches(name.lower(), self._columns, n=1)
             hint = f"; did you mean `{self._columns[near[0]].name}`?" if near else ""
             self.refuse(f"there is no column `{name}`{hint}")
         self._take()
-        return found
+        return column
 
     def _begins_value(self) -> bool:
         if self.now.word in ("DATE", "TIMESTAMP"):
@@ -249,12 +249,12 @@ class _Parser:
         if not self._begins_value():
             self.refuse(f"expected a value, not {token}")
         try:
-            found = _read_value(token, column.type)
+            value = _read_value(token, column.type)
         except (ValueError, ArithmeticError) as error:
             why = f": {error.args[0]}" if isinstance(error, _UnfitError) else ""
             self.refuse(f"{token} is no {column.type}, which `{column.name}` is{why}", token)
         self._take()
-        return found
+        return value
 
     def _prefix(self, column: catalog_pb2.Column) -> str:
         if column.type != "string":
@@ -290,24 +290,24 @@ class _Parser:
         if not self._skip(word):
             self.refuse(f"expected {word}, not {self.now}")
 
-    def _expect_sign(self, sign: str, wanted: str) -> None:
+    def _expect_sign(self, sign: str, expected: str) -> None:
         if not self._skip_sign(sign):
-            self.refuse(f"expected {wanted}, not {self.now}")
+            self.refuse(f"expected {expected}, not {self.now}")
 
 
 def _split(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     at = 0
     while not tokens or tokens[-1].kind != "end":
-        found = TOKEN.match(text, at)
-        if found is None:
+        match = TOKEN.match(text, at)
+        if match is None:
             at += len(text[at:]) - len(text[at:].lstrip())
             unclosed = text[at] in "'`" or text[at : at + 2].lower() == "x'"
             what = "this quote is not closed" if unclosed else f"`{text[at]}` means nothing here"
             raise ConditionError(what, text, at)
-        kind = found.lastgroup or "end"
-        tokens.append(_Token(kind, found[kind], found.start(kind)))
-        at = found.end()
+        kind = match.lastgroup or "end"
+        tokens.append(_Token(kind, match[kind], match.start(kind)))
+        at = match.end()
     return tokens
 
 
@@ -348,8 +348,8 @@ def _read_value(token: _Token, type_name: str) -> common_pb2.Value:
 
 def _of(kind: str, token: _Token) -> str:
     if token.kind != kind:
-        wanted = {"number": "write a number", "text": "write it in 'quotes'", "hex": "write it like X'00ff'"}
-        raise _UnfitError(wanted[kind])
+        hints = {"number": "write a number", "text": "write it in 'quotes'", "hex": "write it like X'00ff'"}
+        raise _UnfitError(hints[kind])
     return token.text
 
 
@@ -379,13 +379,13 @@ def _boolean(token: _Token) -> bool:
 
 
 def _time_us(text: str, kind: str) -> int:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is not None and kind == "timestamp_ntz":
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is not None and kind == "timestamp_ntz":
         raise _UnfitError("it takes no time zone")
-    if found.tzinfo is None and kind == "timestamp":
+    if time.tzinfo is None and kind == "timestamp":
         raise _UnfitError(f"it says no time zone; {text}Z is UTC")
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return (found - EPOCH) // timedelta(microseconds=1)
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
 def _unquoted(text: str) -> str:

@@ -79,11 +79,11 @@ class Credentials:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Credentials:
-        """What the variables LAKETX_… say; by default those of the process."""
+        """Reads the variables LAKETX_…, by default of the process."""
         environment = os.environ if environment is None else environment
         texts = ("ca_file", "cert_file", "key_file", "token", "token_file", "token_command")
-        found = {name: environment.get(f"LAKETX_{name.upper()}", "") for name in texts}
-        return cls(**found, insecure=environment.get("LAKETX_INSECURE", "").lower() == "true")
+        settings = {name: environment.get(f"LAKETX_{name.upper()}", "") for name in texts}
+        return cls(**settings, insecure=environment.get("LAKETX_INSECURE", "").lower() == "true")
 
     @property
     def has_token(self) -> bool:
@@ -117,16 +117,16 @@ def tls_context(credentials: Credentials) -> ssl.SSLContext:
     if bool(credentials.cert_file) != bool(credentials.key_file):
         _unusable("a certificate and its key belong together: set cert_file and key_file", "")
     try:
-        found = ssl.create_default_context(cafile=credentials.ca_file or None)
+        context = ssl.create_default_context(cafile=credentials.ca_file or None)
     except (ssl.SSLError, OSError) as error:
         _unusable(f"the authorities can't be used: {_words(error)}", credentials.ca_file)
     try:
         if credentials.cert_file:
-            found.load_cert_chain(credentials.cert_file, credentials.key_file, password=_no_password)
+            context.load_cert_chain(credentials.cert_file, credentials.key_file, password=_no_password)
     except (ssl.SSLError, OSError, ValueError) as error:
         _unusable(f"the client's certificate can't be used: {_words(error)}", credentials.cert_file)
-    found.set_alpn_protocols(["h2"])
-    return found
+    context.set_alpn_protocols(["h2"])
+    return context
 
 
 def why_no_tls(address: Address, credentials: Credentials) -> str:
@@ -177,5 +177,5 @@ def _read(path: str) -> bytes:
         _unusable(f"a file can't be read: {error.strerror}", path)
 
 
-def _unusable(said: str, path: str) -> NoReturn:
-    raise build_error(ErrorKind.INVALID, "CREDENTIALS_INVALID", said, {"file": path} if path else {})
+def _unusable(message: str, path: str) -> NoReturn:
+    raise build_error(ErrorKind.INVALID, "CREDENTIALS_INVALID", message, {"file": path} if path else {})

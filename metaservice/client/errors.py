@@ -41,8 +41,8 @@ class MetaServiceError(LakeTXError):
     """The service refused the call, or could not be reached (kind UNAVAILABLE)."""
 
     def __init__(self, kind: ErrorKind, reason: str, facts: Mapping[str, str], message: str) -> None:
-        known = ", ".join(f"{name}={value}" for name, value in sorted(facts.items()))
-        super().__init__(f"{reason}{': ' if message else ''}{message}{f' ({known})' if known else ''}")
+        listed = ", ".join(f"{name}={value}" for name, value in sorted(facts.items()))
+        super().__init__(f"{reason}{': ' if message else ''}{message}{f' ({listed})' if listed else ''}")
         self.kind = kind
         self.reason = reason
         self.facts = dict(facts)

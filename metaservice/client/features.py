@@ -25,15 +25,15 @@ METADATA: Final = (("x-laketx-features", ",".join(READ)),)
 
 
 def not_offered(feature: str) -> BlockedError:
-    said = f"the service doesn't offer {feature}: it is of an earlier release, or keeps its store's format"
-    error = build_error(ErrorKind.BLOCKED, "FEATURE_NOT_OFFERED", said, {"lacks": feature})
+    message = f"the service doesn't offer {feature}: it is of an earlier release, or keeps its store's format"
+    error = build_error(ErrorKind.BLOCKED, "FEATURE_NOT_OFFERED", message, {"lacks": feature})
     assert isinstance(error, BlockedError)
     return error
 
 
 def keys_not_looked_up(table: str) -> BlockedError:
     cause = f"the key of {table} is unique across partitions, and this write by Spark looks none up"
-    said = f"{cause}: have a MERGE that inserts be ON the whole key alone, or write without Spark"
-    error = build_error(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", said, {"table": table})
+    message = f"{cause}: have a MERGE that inserts be ON the whole key alone, or write without Spark"
+    error = build_error(ErrorKind.BLOCKED, "KEYS_NOT_LOOKED_UP", message, {"table": table})
     assert isinstance(error, BlockedError)
     return error

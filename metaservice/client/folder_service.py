@@ -144,8 +144,8 @@ def _home(folder: Path) -> Path:
                 folder=str(folder),
             )
         if looks_like_address(str(folder)) and not folder.exists():
-            said = f"it looks like an address: say laketx://{folder}, or ./{folder} where it is to be a folder"
-            _refuse("INVALID", "ADDRESS_INVALID", said, folder=str(folder))
+            message = f"it looks like an address: say laketx://{folder}, or ./{folder} where it is to be a folder"
+            _refuse("INVALID", "ADDRESS_INVALID", message, folder=str(folder))
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             _make_private(folder)
@@ -158,8 +158,8 @@ def _home(folder: Path) -> Path:
 def _make_private(folder: Path) -> None:
     """Restricts a folder to the user, whatever the umask; another user's stays as it is."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.stat()
-    if found.st_uid == os.getuid() and found.st_mode & 0o777 != 0o700:
+    status = folder.stat()
+    if status.st_uid == os.getuid() and status.st_mode & 0o777 != 0o700:
         folder.chmod(0o700)
 
 
@@ -217,7 +217,7 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
             log.replace(home / "server.log.1")
         with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             os.fchmod(output.fileno(), 0o600)
-            said_from = output.tell()
+            output_start = output.tell()
             words = ["--data", str(home / "store"), "--listen", served.address]
             server = start_server([*words, "--idle-exit-s", str(idle_exit_s), *NO_TLS], output, lock)
         _write_served(home, Served(served.address, served.release, served.wire, server.pid))
@@ -229,8 +229,10 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
         if server.poll() is not None:
             if server.returncode <= 0:
                 return None
-            said = _tail(log, said_from)
-            _refuse("BLOCKED", "SERVER_FAILED", said, folder=str(home), log=str(log), exit=str(server.returncode))
+            output_text = _tail(log, output_start)
+            _refuse(
+                "BLOCKED", "SERVER_FAILED", output_text, folder=str(home), log=str(log), exit=str(server.returncode)
+            )
         if time.monotonic() > deadline_s:
             _refuse(
                 "UNAVAILABLE",
@@ -289,10 +291,10 @@ def _listens(address: str) -> bool:
     return True
 
 
-def _tail(log: Path, said_from: int) -> str:
-    with log.open("rb") as said:
-        said.seek(max(said_from, log.stat().st_size - LOG_SHOWN_BYTES))
-        return said.read().decode(errors="replace").strip()
+def _tail(log: Path, output_start: int) -> str:
+    with log.open("rb") as file:
+        file.seek(max(output_start, log.stat().st_size - LOG_SHOWN_BYTES))
+        return file.read().decode(errors="replace").strip()
 
 
 # -- server.json -------------------------------------------------------------------------------------------------------
@@ -308,10 +310,10 @@ def _write_served(home: Path, served: Served) -> None:
 
 
 def _read_served(home: Path) -> Served | None:
-    """The content; None if there is none yet, or none that this release can read."""
+    """Return the content of server.json; None if it doesn't exist yet, or this release can't read it."""
     try:
-        found = json.loads((home / "server.json").read_text(encoding="utf-8"))
-        return Served(str(found["address"]), str(found["release"]), int(found["wire"]), int(found["pid"]))
+        content = json.loads((home / "server.json").read_text(encoding="utf-8"))
+        return Served(str(content["address"]), str(content["release"]), int(content["wire"]), int(content["pid"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -19,16 +19,16 @@ def ask_health(address: str, timeout_s: float, *, wait: bool = False, credential
     time. It asks for no token. Of several addresses, each is asked until one is SERVING.
     """
     where = Address.of(address)
-    said = ""
+    health = ""
     for target in where.targets:
         try:
-            said = _ask(Address(target, where.has_tls), timeout_s, credentials, wait=wait)
+            health = _ask(Address(target, where.has_tls), timeout_s, credentials, wait=wait)
         except LakeTXError:
-            if target == where.targets[-1] and not said:
+            if target == where.targets[-1] and not health:
                 raise
-        if said == SERVING:
+        if health == SERVING:
             break
-    return said
+    return health
 
 
 def _ask(address: Address, timeout_s: float, credentials: Credentials | None, *, wait: bool) -> str:

@@ -157,9 +157,9 @@ class MaintenanceCalls(Caller):
         return self._call(self._maintenance.SetWarehouse, request).warehouse
 
 
-def _goes_on(one: pb.TaskGroup, other: pb.TaskGroup) -> bool:
-    has_more = bool(one.inputs or one.delete_sets)
-    return has_more and one.bucket == other.bucket and one.partition == other.partition
+def _goes_on(group: pb.TaskGroup, other: pb.TaskGroup) -> bool:
+    has_more = bool(group.inputs or group.delete_sets)
+    return has_more and group.bucket == other.bucket and group.partition == other.partition
 
 
 def claim_of(task: pb.MaintenanceTask) -> pb.TaskClaim:

@@ -108,12 +108,12 @@ class MarkCalls(Caller):
         self._call(self._maintenance.ConfirmSwept, maintenance_pb2.ConfirmSweptRequest(settled_txn_id=settled_txn_id))
 
     def check_paths(self, table_id: str, paths: Sequence[str]) -> maintenance_pb2.CheckPathsResponse:
-        """The files found in a table's folder that are needed, and those that wait for the purge."""
-        found = maintenance_pb2.CheckPathsResponse()
+        """Returns which of these files in a table's folder are needed, and which wait for the purge."""
+        checked = maintenance_pb2.CheckPathsResponse()
         for part in in_parts(paths, PATHS_PER_CALL):
             request = maintenance_pb2.CheckPathsRequest(table_id=table_id, paths=part)
-            found.MergeFrom(self._call(self._maintenance.CheckPaths, request))
-        return found
+            checked.MergeFrom(self._call(self._maintenance.CheckPaths, request))
+        return checked
 
     def list_purgeable(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
         """Paths whose bytes may be deleted. Confirm only what was deleted."""

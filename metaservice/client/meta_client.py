@@ -200,11 +200,11 @@ class MetaClient(
 
     def _unreachable(self) -> MetaServiceError:
         facts = {"address": self._address.target}
-        if said := why_no_tls(self._address, self._credentials):
-            said = f"the service at {self._address} can't be used: {said}"
-            return build_error(ErrorKind.UNAVAILABLE, "TLS_FAILED", said, facts)
-        said = f"no service answers at {self._address}: does one run there, and is the address right?"
-        return build_error(ErrorKind.UNAVAILABLE, "SERVER_UNREACHABLE", said, facts)
+        if message := why_no_tls(self._address, self._credentials):
+            message = f"the service at {self._address} can't be used: {message}"
+            return build_error(ErrorKind.UNAVAILABLE, "TLS_FAILED", message, facts)
+        message = f"no service answers at {self._address}: does one run there, and is the address right?"
+        return build_error(ErrorKind.UNAVAILABLE, "SERVER_UNREACHABLE", message, facts)
 
     # -------------------------------------------------------------------------------------------------- transactions
 
@@ -282,8 +282,8 @@ class MetaClient(
         request = wire.SessionRequest()
         if begin is not None:
             request.calls.add().begin.CopyFrom(begin)
-        for one in queued:
-            request.calls.add().register.CopyFrom(one)
+        for registration in queued:
+            request.calls.add().register.CopyFrom(registration)
         commit = request.calls.add().commit
         commit.txn_id = txn_id
         commit.changes.extend(changes)

@@ -45,18 +45,18 @@ class ReadCalls(Caller):
         return self._call(self._reads.ResolveVersion, request)
 
     def list_versions(
-        self, table_id: str, *, wanted: read_pb2.VersionFilter | None = None, page_size: int = PAGE_SIZE
+        self, table_id: str, *, matching: read_pb2.VersionFilter | None = None, page_size: int = PAGE_SIZE
     ) -> Iterator[read_pb2.Version]:
-        """Versions, newest first; with a filter only those that match."""
-        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted)
+        """Returns versions, newest first; with `matching` only those that match."""
+        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=matching)
         for page in self._pages(self._reads.ListVersions, request):
             yield from page.versions
 
     def versions_with_scans(
-        self, table_id: str, *, wanted: read_pb2.VersionFilter, page_size: int
+        self, table_id: str, *, matching: read_pb2.VersionFilter, page_size: int
     ) -> Iterator[read_pb2.ListVersionsResponse]:
-        """Pages of versions, with the counts of scans that have read each one or a later one."""
-        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted, with_scans=True)
+        """Returns pages of versions, with the number of scans that have read each version or a later one."""
+        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=matching, with_scans=True)
         yield from self._pages(self._reads.ListVersions, request)
 
     def watch(self, table_id: str, *, after_version: int | None = None) -> Generator[read_pb2.Version]:

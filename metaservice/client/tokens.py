@@ -98,7 +98,7 @@ class _File(_Source):
         self._seen: Stamp | None = None
 
     def is_due(self) -> bool:
-        return (found := read_stamp(self._path)) is not None and found != self._seen
+        return (stamp := read_stamp(self._path)) is not None and stamp != self._seen
 
     def read(self) -> str:
         self._seen = read_stamp(self._path)
@@ -131,18 +131,18 @@ class _Command(_Source):
 
     def read(self) -> str:
         try:
-            found = run_command(self._command)
+            token = run_command(self._command)
         except MetaServiceError:
             if not self._token or self._now_s() >= self._ends_s:
                 raise
             self._due_s = self._monotonic_s() + AGAIN_S
             return self._token
-        ends_s = expiry_of(found)
+        ends_s = expiry_of(token)
         left_s = KEEP_S if ends_s is None else max(0.0, ends_s - self._now_s())
         early_s = 0.0 if ends_s is None else min(EARLY_S, EARLY_SHARE * left_s)
-        self._token, self._ends_s = found, self._now_s() + left_s
+        self._token, self._ends_s = token, self._now_s() + left_s
         self._due_s = self._monotonic_s() + max(1.0, left_s - early_s)
-        return found
+        return token
 
 
 def run_command(command: str) -> str:
@@ -170,9 +170,9 @@ def expiry_of(token: str) -> float | None:
         return None
 
 
-def _missing(said: str) -> MetaServiceError:
-    return build_error(ErrorKind.DENIED, "TOKEN_MISSING", said)
+def _missing(message: str) -> MetaServiceError:
+    return build_error(ErrorKind.DENIED, "TOKEN_MISSING", message)
 
 
-def _failed(said: str) -> MetaServiceError:
-    return build_error(ErrorKind.DENIED, "TOKEN_COMMAND_FAILED", said)
+def _failed(message: str) -> MetaServiceError:
+    return build_error(ErrorKind.DENIED, "TOKEN_COMMAND_FAILED", message)

@@ -41,16 +41,16 @@ def traced(request: Any, metadata: Metadata, call: Callable[[Metadata], T]) -> T
 
 
 def traced_session(request: transaction_pb2.SessionRequest, call: Callable[[], T]) -> T:
-    """The answer of a frame's calls: each is a span, and they last as long as their frame."""
+    """Run a frame's calls; each call is a span that lasts as long as the frame."""
     tracer = telemetry.tracer()
     if tracer is None:
         return call()
     spans: list[tuple[str, Span]] = []
-    for one in request.calls:
-        name = one.WhichOneof("call") or ""
+    for part in request.calls:
+        name = part.WhichOneof("call") or ""
         if name not in QUIET:
-            span = _begun(tracer, getattr(one, name))
-            one.traceparent = _header(span)
+            span = _begun(tracer, getattr(part, name))
+            part.traceparent = _header(span)
             spans.append((name, span))
     try:
         answer = call()
@@ -107,10 +107,10 @@ def _note_error(span: Span, error: BaseException) -> None:
 
 
 def _name(request: Any) -> tuple[str, str]:
-    """The service and the method that take such a request."""
+    """Return the service and the method that accept such a request."""
     kind = type(request)
-    found = _names.get(kind)
-    if found is None:
+    names = _names.get(kind)
+    if names is None:
         descriptor = kind.DESCRIPTOR
         services = descriptor.file.services_by_name.values()
         takers = [
@@ -119,5 +119,5 @@ def _name(request: Any) -> tuple[str, str]:
             for method in service.methods
             if method.input_type is descriptor
         ]
-        found = _names[kind] = takers[0] if takers else (descriptor.file.package, descriptor.name)
-    return found
+        names = _names[kind] = takers[0] if takers else (descriptor.file.package, descriptor.name)
+    return names

@@ -141,7 +141,7 @@ class Transaction:
         if count > QUEUE_FILES_MAX or size > PART_BYTES:
             self.register(table_id, files, delete_sets)
             return
-        queued = sum(len(one.files) + len(one.delete_sets) for one in self._queued)
+        queued = sum(len(request.files) + len(request.delete_sets) for request in self._queued)
         if queued + count > QUEUE_FILES_MAX or self._queued_bytes + size > PART_BYTES:
             self._send_queued()
         self._queued_bytes += size
@@ -153,8 +153,8 @@ class Transaction:
     def _send_queued(self) -> None:
         self.begin()
         while self._queued:
-            one = self._queued[0]
-            self._calls.register(self.txn_id, one.table_id, one.files, one.delete_sets)
+            request = self._queued[0]
+            self._calls.register(self.txn_id, request.table_id, request.files, request.delete_sets)
             del self._queued[0]
         self._queued_bytes = 0
 

@@ -56,6 +56,6 @@ def watch(
             patience.pause(error)
 
 
-def _out_of_order(last: int, found: int) -> Exception:
-    facts = {"last": str(last), "found": str(found)}
+def _out_of_order(last: int, version: int) -> Exception:
+    facts = {"last": str(last), "found": str(version)}
     return build_error(ErrorKind.CORRUPT, "WATCH_OUT_OF_ORDER", "the stream is not the log", facts)

@@ -42,29 +42,29 @@ def run_backups(arguments: Sequence[str]) -> int:
     parser.add_argument("--scratch", type=Path, help="folder for the temporary store; the system's by default")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     parser.add_argument("--json", action="store_true", help="answer as JSON")
-    found = parser.parse_args(arguments)
-    return ACTIONS[found.action](open_repository(found.repository), found)
+    parsed = parser.parse_args(arguments)
+    return ACTIONS[parsed.action](open_repository(parsed.repository), parsed)
 
 
-def _list(repository: Repository, found: argparse.Namespace) -> int:
+def _list(repository: Repository, parsed: argparse.Namespace) -> int:
     verified = repository.find_verification()
     damaged = 0
     for backup_id in repository.list_ids():
         try:
-            one = repository.read(backup_id)
+            stored = repository.read(backup_id)
         except BackupUnusable as error:
             damaged += 1
-            _say(found.json, {"backup": backup_id, "problem": str(error)}, f"{backup_id}  {error}")
+            _say(parsed.json, {"backup": backup_id, "problem": str(error)}, f"{backup_id}  {error}")
             continue
-        mine = verified if verified is not None and verified.backup_id == backup_id else None
-        _say(found.json, _facts(one, mine), _line(one, mine))
+        result = verified if verified is not None and verified.backup_id == backup_id else None
+        _say(parsed.json, _facts(stored, result), _line(stored, result))
     return EXIT_REFUSED if damaged else 0
 
 
-def _facts(one: Stored, verified: Verification | None) -> dict[str, object]:
-    manifest = one.manifest
+def _facts(stored: Stored, verified: Verification | None) -> dict[str, object]:
+    manifest = stored.manifest
     return {
-        "backup": one.backup_id,
+        "backup": stored.backup_id,
         "begin_time_us": manifest.begin_us,
         "end_time_us": manifest.end_us,
         "history_epoch": manifest.epoch,
@@ -75,31 +75,31 @@ def _facts(one: Stored, verified: Verification | None) -> dict[str, object]:
     }
 
 
-def _line(one: Stored, verified: Verification | None) -> str:
-    manifest = one.manifest
+def _line(stored: Stored, verified: Verification | None) -> str:
+    manifest = stored.manifest
     moment = datetime.fromtimestamp(manifest.begin_us / 1_000_000, UTC).isoformat(" ", "seconds")
-    said = f"{one.backup_id}  {moment}  {len(manifest.heads)} tables  {manifest.size_bytes} bytes  {manifest.epoch}"
+    text = f"{stored.backup_id}  {moment}  {len(manifest.heads)} tables  {manifest.size_bytes} bytes  {manifest.epoch}"
     if verified is None:
-        return said
-    return f"{said}  {'verified' if not verified.problem else verified.problem}"
+        return text
+    return f"{text}  {'verified' if not verified.problem else verified.problem}"
 
 
-def _delete(repository: Repository, found: argparse.Namespace) -> int:
-    if not found.backup:
+def _delete(repository: Repository, parsed: argparse.Namespace) -> int:
+    if not parsed.backup:
         raise invalid("BACKUP_ID_MISSING", repository=repository.name)
-    return _free(repository, found, found.backup)
+    return _free(repository, parsed, parsed.backup)
 
 
-def _prune(repository: Repository, found: argparse.Namespace) -> int:
-    if found.keep < 1:
-        raise invalid("BACKUP_KEEP_INVALID", keep=found.keep)
-    return _free(repository, found, plan_prune(repository.list_ids(), found.keep))
+def _prune(repository: Repository, parsed: argparse.Namespace) -> int:
+    if parsed.keep < 1:
+        raise invalid("BACKUP_KEEP_INVALID", keep=parsed.keep)
+    return _free(repository, parsed, plan_prune(repository.list_ids(), parsed.keep))
 
 
-def _free(repository: Repository, found: argparse.Namespace, gone: Sequence[str]) -> int:
-    mark = backup_id_at(RealClocks().now_us(), f"{found.action} {id(found)}")
-    freed = repository.delete(mark, gone, dry_run=found.dry_run)
-    _say(found.json, asdict(freed), _freed_text(freed, found.dry_run))
+def _free(repository: Repository, parsed: argparse.Namespace, gone: Sequence[str]) -> int:
+    mark = backup_id_at(RealClocks().now_us(), f"{parsed.action} {id(parsed)}")
+    freed = repository.delete(mark, gone, dry_run=parsed.dry_run)
+    _say(parsed.json, asdict(freed), _freed_text(freed, parsed.dry_run))
     return 0
 
 
@@ -109,18 +109,18 @@ def _freed_text(freed: Freed, dry_run: bool) -> str:
     return f"{did} {len(freed.backup_ids)} backups and {freed.files} files, {freed.size_bytes} bytes{names}"
 
 
-def _verify(repository: Repository, found: argparse.Namespace) -> int:
+def _verify(repository: Repository, parsed: argparse.Namespace) -> int:
     with contextlib.suppress(OSError):
         os.nice(NICENESS)  # beside a service that runs
-    backup_id = found.backup[0] if found.backup else (repository.list_ids() or [""])[-1]
-    with tempfile.TemporaryDirectory(prefix="laketx-verify-", dir=found.scratch) as scratch:
+    backup_id = parsed.backup[0] if parsed.backup else (repository.list_ids() or [""])[-1]
+    with tempfile.TemporaryDirectory(prefix="laketx-verify-", dir=parsed.scratch) as scratch:
         problem, tables = _problem_of(repository, backup_id, Path(scratch) / "data")
     verification = Verification(backup_id, RealClocks().now_us(), problem)
     try:
         repository.put_verification(verification)
     except OSError as error:  # it may be readable only
         sys.stderr.write(printable(f"the result is not recorded in the repository: {error}") + "\n")
-    _say(found.json, asdict(verification), f"{backup_id}: {problem or f'{tables} tables can be restored'}")
+    _say(parsed.json, asdict(verification), f"{backup_id}: {problem or f'{tables} tables can be restored'}")
     return EXIT_REFUSED if problem else 0
 
 

@@ -89,22 +89,22 @@ class RepositoryBackup(Backup):
 
 
 def run_restore(arguments: Sequence[str]) -> int:
-    found = _parser().parse_args(arguments)
-    backup = _find(found.source, found.backup, found.at_us)
-    if found.dry_run:
-        place = None if ObjectPlace.of(found.data) else Path(found.data)
-        _answer(found.json, Restored(check_backup(backup, place), ""), backup, found.data)
+    parsed = _parser().parse_args(arguments)
+    backup = _find(parsed.source, parsed.backup, parsed.at_us)
+    if parsed.dry_run:
+        place = None if ObjectPlace.of(parsed.data) else Path(parsed.data)
+        _answer(parsed.json, Restored(check_backup(backup, place), ""), backup, parsed.data)
         return 0
     clocks = RealClocks()
-    ident, check = fresh_history_id(), not found.no_check
-    if ObjectPlace.of(found.data) is None:
-        done = restore(backup, Path(found.data), ident, clocks.now_us(), check=check, at_us=found.at_us)
+    ident, check = fresh_history_id(), not parsed.no_check
+    if ObjectPlace.of(parsed.data) is None:
+        done = restore(backup, Path(parsed.data), ident, clocks.now_us(), check=check, at_us=parsed.at_us)
     else:
         with tempfile.TemporaryDirectory(prefix="laketx-restore-") as scratch:
             folder = Path(scratch) / "data"
-            done = restore(backup, folder, ident, clocks.now_us(), check=check, at_us=found.at_us)
-            copy_store(str(folder), found.data, found.store_log)
-    _answer(found.json, done, backup, found.data)
+            done = restore(backup, folder, ident, clocks.now_us(), check=check, at_us=parsed.at_us)
+            copy_store(str(folder), parsed.data, parsed.store_log)
+    _answer(parsed.json, done, backup, parsed.data)
     return 0
 
 
@@ -160,19 +160,19 @@ def _answer(as_json: bool, done: Restored, backup: Backup, data: str) -> None:
         sys.stdout.write(json.dumps(facts) + "\n")
         return
     for table in done.tables:
-        said = (
+        text = (
             f"left at version {table.head}: {table.why}"
             if table.why
             else f"as of version {table.version}, of {table.head}"
         )
-        sys.stdout.write(printable(f"{table.name} {said}") + "\n")
+        sys.stdout.write(printable(f"{table.name} {text}") + "\n")
     moment = datetime.fromtimestamp(manifest.begin_us / 1_000_000, UTC).isoformat(" ", "seconds")
     tables = f"{len(manifest.heads)} tables"
     if not done.epoch:
-        said = f"{tables}, {manifest.size_bytes} bytes of {moment}, history {manifest.epoch}: can be restored"
+        text = f"{tables}, {manifest.size_bytes} bytes of {moment}, history {manifest.epoch}: can be restored"
     else:
-        said = f"restored {tables} of {moment} to {data}, history {done.epoch}; the purge waits"
-    sys.stdout.write(said + "\n")
+        text = f"restored {tables} of {moment} to {data}, history {done.epoch}; the purge waits"
+    sys.stdout.write(text + "\n")
 
 
 def check_backup(backup: Backup, data: Path | None) -> Manifest:

@@ -28,8 +28,8 @@ UNANSWERED_MAX = 3  # looks at the lease, one after the other
 def run_check(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="laketx check", description="Checks a data folder that no service runs on.")
     parser.add_argument("--data", required=True, help="the data folder, or s3://bucket/path")
-    found = parser.parse_args(arguments)
-    with _opened_alone(found.data) as store:
+    parsed = parser.parse_args(arguments)
+    with _opened_alone(parsed.data) as store:
         problems, last = 0, None
         for last in StoreCheck(store.cursor(), _no_pause).run():
             problems += len(last.problems)
@@ -44,9 +44,9 @@ def run_copy(arguments: Sequence[str]) -> int:
     parser.add_argument("source", help="a data folder, or s3://bucket/path")
     parser.add_argument("target", help="a place where there is no store yet")
     add_store_log(parser)
-    found = parser.parse_args(arguments)
-    copied = copy_store(found.source, found.target, found.store_log)
-    sys.stdout.write(f"copied {copied} entries from {found.source} to {found.target}\n")
+    parsed = parser.parse_args(arguments)
+    copied = copy_store(parsed.source, parsed.target, parsed.store_log)
+    sys.stdout.write(f"copied {copied} entries from {parsed.source} to {parsed.target}\n")
     return 0
 
 

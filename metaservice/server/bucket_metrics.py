@@ -11,9 +11,9 @@ from metaservice.store.engines.slate_requests import SlateRequests
 def bucket_readings(requests: SlateRequests) -> dict[Metric, Callable[[], Reading]]:
     def put_seconds() -> Reading:
         bounds, counts, total = requests.put_seconds()
-        found = Histogram(bounds)
-        found.counts, found.total = list(counts), total
-        return found
+        histogram = Histogram(bounds)
+        histogram.counts, histogram.total = list(counts), total
+        return histogram
 
     return {
         BUCKET_REQUESTS: requests.counts,

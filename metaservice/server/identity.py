@@ -79,21 +79,21 @@ def _policy(settings: Settings, decider: Decider) -> Policy | None:
 
 
 def _storage_tokens(settings: Settings) -> StorageTokens | None:
-    """Who gives temporary keys for tables' files, if somebody does."""
+    """Return the source of temporary keys for tables' files, if configured."""
     if not settings.storage_role:
         return None
     try:
         from metaservice.rpc.auth.storage_tokens import StorageTokens, TokenSettings  # noqa: PLC0415 - its library is optional
     except ImportError as error:
         raise RuntimeError("--storage-role needs botocore: pip install 'laketx[sts]'") from error
-    told = TokenSettings(
+    token_settings = TokenSettings(
         settings.storage_role,
         settings.storage_valid_s,
         settings.storage_sts_endpoint,
         settings.storage_endpoint,
         settings.storage_region,
     )
-    return StorageTokens(told, RealClocks().now_us)
+    return StorageTokens(token_settings, RealClocks().now_us)
 
 
 def owner_socket(settings: Settings) -> Path | None:

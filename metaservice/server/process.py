@@ -99,11 +99,11 @@ def tune_interpreter() -> None:
 def raise_descriptor_limit() -> int:
     """Raises the limit as far as the system allows; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    target = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= target:
         return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return target
 
 
 def end_on_lost_thread() -> None:
@@ -122,13 +122,13 @@ def keep_files_private() -> int:
 
 
 def make_private(folder: Path) -> None:
-    """Likewise a data folder that is there from before, if it is empty or holds a store: not one of all, like /tmp."""
+    """Restrict an existing data folder to the user, if it is empty or contains a store: not a shared one like /tmp."""
     with contextlib.suppress(OSError):  # another user's, such as a volume's: its rights are that one's
-        found = folder.stat()
+        status = folder.stat()
         names = {path.name for path in folder.iterdir()}
-        if found.st_uid != os.getuid() or (names and "CURRENT" not in names):
+        if status.st_uid != os.getuid() or (names and "CURRENT" not in names):
             return
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             folder.chmod(0o700)
         for file in folder.iterdir():
             if file.is_file() and not file.is_symlink() and file.stat().st_mode & 0o077:
@@ -151,17 +151,17 @@ class VerifyingProcess:
         self._running: subprocess.Popen[str] | None = None
 
     def verify(self, repository: str, backup_id: str) -> Verification:
-        """Raises OSError if that could not be found out."""
+        """Verifies a backup in a process of its own. Raises OSError if that process fails."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "metaservice", "backups", "verify", repository, "--backup", backup_id]
         command += ["--scratch", str(self._scratch), "--json"]
         self._running = subprocess.Popen(  # noqa: S603 - this Python, no shell
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        said, errors = self._running.communicate()
+        output, errors = self._running.communicate()
         code, self._running = self._running.returncode, None
         try:
-            return Verification(**json.loads(said))
+            return Verification(**json.loads(output))
         except (ValueError, TypeError):
             raise OSError(f"the verification ended with {code}: {errors.strip()[-500:]}") from None
 

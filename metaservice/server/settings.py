@@ -120,7 +120,7 @@ class Settings:
         """Where files can be imported from; None: from anywhere except the lake itself."""
         if self.external_locations == ANYWHERE or not (self.external_locations or self.has_identity):
             return None
-        return tuple(locate(one.strip()) for one in self.external_locations.split(",") if one.strip())
+        return tuple(locate(place.strip()) for place in self.external_locations.split(",") if place.strip())
 
     @property
     def place(self) -> ObjectPlace | None:
@@ -156,13 +156,13 @@ class Settings:
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
     parser = build_parser(environment)
-    found = parser.parse_args(arguments)
-    given = vars(found)
+    parsed = parser.parse_args(arguments)
+    given = vars(parsed)
     limits_given = {name: _quota(parser, given, name) for name in SET_QUOTAS}
-    _check_bounds(parser, found)
-    _check_addresses(parser, found)
-    _check_identity(parser, found)
-    _check_storage(parser, found)
+    _check_bounds(parser, parsed)
+    _check_addresses(parser, parsed)
+    _check_identity(parser, parsed)
+    _check_storage(parser, parsed)
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
     _check_store(parser, settings)
     _check_tls(parser, settings)
@@ -212,33 +212,33 @@ def _check_places(parser: argparse.ArgumentParser, settings: Settings) -> None:
         parser.error(f"--external-locations: {error.message}")
 
 
-def _check_bounds(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
-    if not FIRST <= found.store_format <= NEWEST:
+def _check_bounds(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
+    if not FIRST <= parsed.store_format <= NEWEST:
         parser.error(f"--store-format must be {FIRST} to {NEWEST}")
-    if found.threads < 1:
+    if parsed.threads < 1:
         parser.error("--threads must be positive")
-    if found.log_bytes_max < 1024 or found.log_files_max < 2:
+    if parsed.log_bytes_max < 1024 or parsed.log_files_max < 2:
         parser.error("--log-bytes-max must be at least 1024, --log-files-max at least 2")
-    if found.audit_bytes_max < 1024 or found.audit_files_max < 2:
+    if parsed.audit_bytes_max < 1024 or parsed.audit_files_max < 2:
         parser.error("--audit-bytes-max must be at least 1024, --audit-files-max at least 2")
-    if found.audit_required and not found.audit_file:
+    if parsed.audit_required and not parsed.audit_file:
         parser.error("--audit-required needs --audit-file")
-    if min(found.stream_idle_s, found.stream_deadline_s) <= 0:
+    if min(parsed.stream_idle_s, parsed.stream_deadline_s) <= 0:
         parser.error("--stream-idle-s and --stream-deadline-s must be positive")
-    if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
+    if parsed.lease_ms < 100 or parsed.outcome_keep_ms < 1000:
         parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
-    if min(found.adopt_grace_ms, found.clock_tolerance_ms, found.purge_delay_ms) < 0:
+    if min(parsed.adopt_grace_ms, parsed.clock_tolerance_ms, parsed.purge_delay_ms) < 0:
         parser.error("--adopt-grace-ms, --clock-tolerance-ms and --purge-delay-ms must not be negative")
-    if found.idle_exit_s < 0:
+    if parsed.idle_exit_s < 0:
         parser.error("--idle-exit-s must not be negative")
-    if found.schedule_ms < 0 or found.tasks_max < 1 or found.task_backoff_ms < 1:
+    if parsed.schedule_ms < 0 or parsed.tasks_max < 1 or parsed.task_backoff_ms < 1:
         parser.error("--schedule-ms must not be negative, --tasks-max and --task-backoff-ms must be positive")
 
 
-def _check_addresses(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
-    if not (found.listen.startswith("unix:") or _has_port(found.listen)):
+def _check_addresses(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
+    if not (parsed.listen.startswith("unix:") or _has_port(parsed.listen)):
         parser.error(f"--listen must be host:port or unix:path, with a port up to {PORT_MAX}")
-    if found.metrics_listen and not _has_port(found.metrics_listen):
+    if parsed.metrics_listen and not _has_port(parsed.metrics_listen):
         parser.error(f"--metrics-listen must be host:port, with a port up to {PORT_MAX}")
 
 
@@ -247,20 +247,20 @@ def _has_port(address: str) -> bool:
     return bool(colon) and port.isdecimal() and len(port) <= len(str(PORT_MAX)) and int(port) <= PORT_MAX
 
 
-def _check_identity(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
-    if bool(found.oidc_issuer) != bool(found.oidc_audience):
+def _check_identity(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
+    if bool(parsed.oidc_issuer) != bool(parsed.oidc_audience):
         parser.error("--oidc-issuer and --oidc-audience belong together")
-    if found.policy_keep_s < 0 or (found.policy_url and not found.policy_url.startswith(("http://", "https://"))):
+    if parsed.policy_keep_s < 0 or (parsed.policy_url and not parsed.policy_url.startswith(("http://", "https://"))):
         parser.error("--policy-url is an http or https address, --policy-keep-s must not be negative")
-    wrong = [one for one in found.admins.split(",") if one.strip() and grantee_of(one.strip()) is None]
+    wrong = [grantee for grantee in parsed.admins.split(",") if grantee.strip() and grantee_of(grantee.strip()) is None]
     if wrong:
         parser.error(f"--admins: {wrong[0]!r} is neither a user nor group:NAME")
 
 
-def _check_storage(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
-    if not STORAGE_VALID_S_MIN <= found.storage_valid_s <= STORAGE_VALID_S_MAX:
+def _check_storage(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
+    if not STORAGE_VALID_S_MIN <= parsed.storage_valid_s <= STORAGE_VALID_S_MAX:
         parser.error(f"--storage-valid-s must be between {STORAGE_VALID_S_MIN} and {STORAGE_VALID_S_MAX}")
-    for flag, url in (("sts-endpoint", found.storage_sts_endpoint), ("endpoint", found.storage_endpoint)):
+    for flag, url in (("sts-endpoint", parsed.storage_sts_endpoint), ("endpoint", parsed.storage_endpoint)):
         if url and not url.startswith(("http://", "https://")):
             parser.error(f"--storage-{flag} is an http or https address")
 
@@ -293,10 +293,10 @@ def _check_console(parser: argparse.ArgumentParser, settings: Settings) -> None:
 
 
 def _quota(parser: argparse.ArgumentParser, given: dict[str, Any], name: str) -> Quota:
-    found = Quota(given.pop(f"{name}_max"), given.pop(f"{name}_each"))
-    if min(found.most, found.each) < 0:
+    quota = Quota(given.pop(f"{name}_max"), given.pop(f"{name}_each"))
+    if min(quota.most, quota.each) < 0:
         parser.error(f"{quotas.flag(name)}-max and {quotas.flag(name)}-each must not be negative")
-    return found
+    return quota
 
 
 def _switch(text: str) -> bool:

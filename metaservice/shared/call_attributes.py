@@ -51,7 +51,7 @@ def _reader(kind: type) -> Callable[[Any], Subject]:
 
     def read(request: Any) -> Subject:
         if "more" in fields:
-            tables: tuple[str, ...] = _ids(one for one in (request, *request.more) if one.table_id)
+            tables: tuple[str, ...] = _ids(part for part in (request, *request.more) if part.table_id)
         elif "table_id" in fields:
             tables = (request.table_id,) if request.table_id else ()
         else:
@@ -72,9 +72,9 @@ def _granted(grant: Any) -> Subject:
 
 
 def _ids(parts: Iterable[Any]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for part in parts:
-        if len(found) == TABLES_MAX:
+        if len(ids) == TABLES_MAX:
             break
-        found[part.table_id] = None
-    return tuple(found)
+        ids[part.table_id] = None
+    return tuple(ids)

@@ -95,11 +95,11 @@ def read_columns(text: str, *, with_paths: bool = False) -> list[ColumnWords]:
 
 
 def read_type_words(text: str) -> Type:
-    """A type alone. Raises ColumnWordsError."""
+    """Read a type. Raises ColumnWordsError."""
     words = _Words(text)
-    found = words.type(0)
+    kind = words.type(0)
     words.expect_end()
-    return found
+    return kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +127,11 @@ class _Words:
         ]
 
     def columns(self, *, with_paths: bool) -> list[ColumnWords]:
-        found = [self._column(with_paths=with_paths)]
+        columns = [self._column(with_paths=with_paths)]
         while self._take(","):
-            found.append(self._column(with_paths=with_paths))
+            columns.append(self._column(with_paths=with_paths))
         self.expect_end()
-        return found
+        return columns
 
     def expect_end(self) -> None:
         if self._next is not _END:
@@ -179,20 +179,20 @@ class _Words:
 
     def _nested(self, word: str, depth: int) -> Type:
         self._expect("<")
-        found: Type
+        kind: Type
         if word == "array":
-            found = Array(self.type(depth))
+            kind = Array(self.type(depth))
         elif word == "map":
             key = self.type(depth)
             self._expect(",")
-            found = Map(key, self.type(depth))
+            kind = Map(key, self.type(depth))
         else:
             fields = [self._field(depth)]
             while self._take(","):
                 fields.append(self._field(depth))
-            found = Struct(tuple(fields))
+            kind = Struct(tuple(fields))
         self._expect(">")
-        return found
+        return kind
 
     def _field(self, depth: int) -> Field:
         name = self._name()
@@ -270,10 +270,10 @@ class _Words:
         return ColumnWordsError(f"`{self._text.strip()[:200]}` is not a column{where}")
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    escaped = found[1]
+def _unescaped(match: re.Match[str]) -> str:
+    escaped = match[1]
     if escaped is None:
-        return found[0][0]
+        return match[0][0]
     if len(escaped) == 5:
         return chr(int(escaped[1:], 16))
     if len(escaped) == 3:

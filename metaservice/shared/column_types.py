@@ -134,11 +134,11 @@ class _Parser:
         self._tokens: list[str] = []
         at, end = 0, len(text.rstrip())
         while at < end:
-            found = _TOKEN.match(text, at)
-            if found is None:
+            match = _TOKEN.match(text, at)
+            if match is None:
                 raise TypeTextError
-            self._tokens.append(found[1])
-            at = found.end()
+            self._tokens.append(match[1])
+            at = match.end()
         self._tokens.reverse()
 
     def whole(self) -> Type:

@@ -8,9 +8,9 @@ Stamp = tuple[int, int, int]  # when it was written, which one it is, its size
 
 
 def read_stamp(path: Path | str) -> Stamp | None:
-    """It differs once the file was written or replaced, also by another target of a symbolic link; None: it is gone."""
+    """Return a stamp that changes when the file or a link's target is written or replaced; None for a missing file."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_ino, found.st_size)
+    return (status.st_mtime_ns, status.st_ino, status.st_size)

@@ -36,14 +36,14 @@ class ForeignUnusable(ValueError):  # noqa: N818 - says what it is
 
 @contextmanager
 def foreign(what: str) -> Iterator[None]:
-    """Whatever goes wrong inside is ForeignUnusable. Only foreign bytes are looked at inside: no store, no decider."""
+    """Convert every error in the block to ForeignUnusable. Use it only around foreign bytes: no store, no decider."""
     try:
         yield
     except ForeignUnusable as error:
         raise ForeignUnusable(f"{what}: {error}"[:SAID_CHARS_MAX]) from error.__cause__
     except Exception as error:
-        said = f"{what}: {type(error).__name__}: {error}"[:SAID_CHARS_MAX]
-        raise ForeignUnusable(said.encode(errors="replace").decode()) from error
+        message = f"{what}: {type(error).__name__}: {error}"[:SAID_CHARS_MAX]
+        raise ForeignUnusable(message.encode(errors="replace").decode()) from error
 
 
 def read_whole(body: Any, bytes_max: int) -> bytes:
@@ -55,34 +55,34 @@ def read_whole(body: Any, bytes_max: int) -> bytes:
 
 
 def read_json(raw: bytes, bytes_max: int = BYTES_MAX) -> Any:
-    """JSON within bounds. Raises ForeignUnusable."""
+    """Read JSON within bounds. Raises ForeignUnusable."""
     if len(raw) > bytes_max:
         raise ForeignUnusable(f"more than {bytes_max} bytes")
     with foreign("no JSON"):
         text = raw.decode("utf-8")
         _check_depth(text)
-        found = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_constant)
+        document = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_constant)
         if "\\u" in text:  # half of a pair, which is no text
-            json.dumps(found, ensure_ascii=False).encode("utf-8")
-        return found
+            json.dumps(document, ensure_ascii=False).encode("utf-8")
+        return document
 
 
 def read_object(raw: bytes, bytes_max: int = BYTES_MAX) -> dict[str, Any]:
-    """A JSON object within bounds. Raises ForeignUnusable."""
-    found = read_json(raw, bytes_max)
-    if not isinstance(found, dict):
+    """Read a JSON object within bounds. Raises ForeignUnusable."""
+    document = read_json(raw, bytes_max)
+    if not isinstance(document, dict):
         raise ForeignUnusable("no JSON object")
-    return found
+    return document
 
 
 def build(kind: Callable[..., T], raw: dict[str, Any], **ready: Any) -> T:
-    """A dataclass of JSON's words and numbers, each of its type. Raises ForeignUnusable."""
-    for name, wanted in _hints(kind).items():
-        if name not in raw or wanted not in (str, int, bool):
+    """Build a dataclass from a JSON object, and check the types of its fields. Raises ForeignUnusable."""
+    for name, expected in _hints(kind).items():
+        if name not in raw or expected not in (str, int, bool):
             continue
         given = raw[name]
-        if type(given) is not wanted or (wanted is int and not 0 <= given <= COUNT_MAX):
-            raise ForeignUnusable(f"{name} is no {wanted.__name__} that can be")
+        if type(given) is not expected or (expected is int and not 0 <= given <= COUNT_MAX):
+            raise ForeignUnusable(f"{name} is no {expected.__name__} that can be")
     with foreign("another form"):
         return kind(**raw, **ready)
 
@@ -94,8 +94,8 @@ def _hints(kind: Callable[..., Any]) -> dict[str, Any]:
 
 def _check_depth(text: str) -> None:
     depth = 0
-    for found in _STRING_OR_BRACKET.finditer(text):
-        first = text[found.start()]
+    for match in _STRING_OR_BRACKET.finditer(text):
+        first = text[match.start()]
         if first in "[{":
             depth += 1
             if depth > DEPTH_MAX:
@@ -105,17 +105,17 @@ def _check_depth(text: str) -> None:
 
 
 def _whole(digits: str) -> int:
-    found = int(digits) if len(digits.removeprefix("-")) <= DIGITS_MAX else WHOLE_MAX + 1
-    if abs(found) > WHOLE_MAX:
+    number = int(digits) if len(digits.removeprefix("-")) <= DIGITS_MAX else WHOLE_MAX + 1
+    if abs(number) > WHOLE_MAX:
         raise ForeignUnusable("a number of more than 64 bits")
-    return found
+    return number
 
 
 def _real(text: str) -> float:
-    found = float(text) if len(text) <= FLOAT_CHARS_MAX else math.inf
-    if not math.isfinite(found):
+    number = float(text) if len(text) <= FLOAT_CHARS_MAX else math.inf
+    if not math.isfinite(number):
         raise ForeignUnusable("a number that is too large, or too long")
-    return found
+    return number
 
 
 def _constant(name: str) -> Any:

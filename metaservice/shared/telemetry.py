@@ -105,12 +105,12 @@ def _decide() -> None:
 
 @contextmanager
 def span(name: str, attributes: Mapping[str, str | int] = NONE) -> Iterator[Span | None]:
-    """A span of this program, and the current one in the block; None where spans are off."""
-    found = tracer()
-    if found is None:
+    """Open a span of this program, the current one in the block; None if spans are off."""
+    current = tracer()
+    if current is None:
         yield None
         return
-    with found.start_as_current_span(name, attributes=named(attributes)) as opened:
+    with current.start_as_current_span(name, attributes=named(attributes)) as opened:
         yield opened
 
 

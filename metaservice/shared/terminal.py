@@ -31,8 +31,8 @@ def json_text(document: Any, indent: int | None = None) -> str:
     return _BEYOND_ASCII.sub(_escaped, json.dumps(document, indent=indent, ensure_ascii=False))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    sign = found[0]
+def _escaped(match: re.Match[str]) -> str:
+    sign = match[0]
     if sign.isprintable():
         return sign
     return f"\\u{ord(sign):04x}" if ord(sign) < 0x80 else json.dumps(sign)[1:-1]

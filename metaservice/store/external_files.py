@@ -100,14 +100,14 @@ def _put_named(batch: Batch, table: bytes, live: Live, path: str) -> None:
 
 
 def _named(holder: bytes, entry: Entry, added: int, path: str) -> list[bytes]:
-    """A key for each part of the path that may be a table's folder."""
+    """Return a key for each part of the path that may be a table's folder."""
     try:
-        found = locate(path)
+        location = locate(path)
     except MetaError:
         return []
     own = entry_keys.live_key(holder, entry.partition, entry.bucket, entry.path)
-    inside = {keys.uuid_bytes(table_id): found.inside(table_id) for table_id in found.table_ids}
-    return [entry_keys.named_key(table, there, holder, own, added) for table, there in inside.items() if there]
+    inside = {keys.uuid_bytes(table_id): location.inside(table_id) for table_id in location.table_ids}
+    return [entry_keys.named_key(table, folder, holder, own, added) for table, folder in inside.items() if folder]
 
 
 def _digest(path: str) -> bytes:

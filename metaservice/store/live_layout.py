@@ -26,15 +26,15 @@ def row_order_in(payload: bytes) -> str:
 
 
 def read_bucket(cursor: StoreCursor, table: bytes, partition: str, bucket: int, row_order: str, version: int) -> Bucket:
-    """The live entries of a bucket (append table: a partition), without entries added after a version."""
+    """Return the live entries of a bucket (append table: a partition), without entries added after a version."""
     prefix = entry_keys.live_prefix(table, partition, bucket)
-    found = (decode_stored(raw) for _, raw in cursor.scan(prefix, prefix_end(prefix)))
-    return bucket_of(partition, bucket, found, row_order, version)
+    entries = (decode_stored(raw) for _, raw in cursor.scan(prefix, prefix_end(prefix)))
+    return bucket_of(partition, bucket, entries, row_order, version)
 
 
 def bucket_of_live(partition: str, bucket: int, entries: Iterable[Live], row_order: str) -> Bucket:
-    """A bucket of entries that the decider has."""
-    found = list(entries)
+    """Build a bucket from entries that the decider has."""
+    listed = list(entries)
     files = [
         PlanFile(
             live.entry.path,
@@ -46,12 +46,12 @@ def bucket_of_live(partition: str, bucket: int, entries: Iterable[Live], row_ord
             not row_order or row_order_of(live.entry) == row_order,
             live.entry.inlined,
         )
-        for live in found
+        for live in listed
         if not live.entry.is_delete_set
     ]
     sets = [
         PlanSet(live.entry.rows, live.data_version, live.added, live.entry.touches)
-        for live in found
+        for live in listed
         if live.entry.is_delete_set
     ]
     return Bucket(partition, bucket, files, sets)

@@ -26,11 +26,11 @@ class ObjectPlace:
 
     @classmethod
     def of(cls, text: str) -> Self | None:
-        """None: the text names no place that keeps what is written."""
-        found = _PLACE.fullmatch(text)
-        if found is None or "//" in found[2] or {".", ".."} & set(found[2].split("/")):
+        """Parse a place in a bucket; None if the text names no such place."""
+        match = _PLACE.fullmatch(text)
+        if match is None or "//" in match[2] or {".", ".."} & set(match[2].split("/")):
             return None
-        return cls(found[1], found[2])
+        return cls(match[1], match[2])
 
     @classmethod
     def in_folder(cls, folder: Path) -> Self:

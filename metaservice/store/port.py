@@ -148,8 +148,8 @@ class StoreUnusable(Exception):  # noqa: N818 - likewise
     """The store can't be opened, or (STORE_DAMAGED alone) a part of it can't be read; the rest may still be."""
 
     def __init__(self, reason: str, **facts: str | int) -> None:
-        said = ", ".join(f"{name.replace('_', ' ')}: {fact}" for name, fact in facts.items())
-        super().__init__(f"{reason}: {MEANING[reason]} ({said})")
+        listed = ", ".join(f"{name.replace('_', ' ')}: {fact}" for name, fact in facts.items())
+        super().__init__(f"{reason}: {MEANING[reason]} ({listed})")
         self.reason = reason
         self.facts = facts
 

@@ -96,7 +96,7 @@ def test_strangers_push_out_nobody_who_is_known(company: Guarded, monkeypatch: p
             with pytest.raises((UnauthenticatedError, CallerRefusedError)):
                 found.lake(f"Bearer stranger{at}")
     assert asked[1:] == [f"stranger{at}" for at in range(5)], "one that was refused is asked for once in a while"
-    assert found.known(ana) is lake
+    assert found.recent(ana) is lake
     found.close()
 
 

@@ -142,7 +142,7 @@ def test_all_pages_together_are_what_the_filter_means(
 ) -> None:
     wanted = data.draw(filters([version.commit_time_us for version in past.versions]))
     monkeypatch.setattr(limits, "PAGE_SCAN_MAX", looks)
-    found = list(past.client.list_versions(past.table_id, wanted=wanted, page_size=page_size))
+    found = list(past.client.list_versions(past.table_id, matching=wanted, page_size=page_size))
     assert found == [version for version in past.versions if fits(version, wanted)]
 
 
@@ -183,7 +183,7 @@ def test_a_page_is_bounded_by_bytes_too(past: Past, monkeypatch: pytest.MonkeyPa
 )
 def test_filters_that_cannot_be_meant_are_refused(past: Past, wanted: read_pb2.VersionFilter, reason: str) -> None:
     with pytest.raises(InvalidError, match=reason):
-        list(past.client.list_versions(past.table_id, wanted=wanted))
+        list(past.client.list_versions(past.table_id, matching=wanted))
 
 
 def test_a_watch_below_what_is_kept_says_what_is_kept(past: Past) -> None:

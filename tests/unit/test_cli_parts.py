@@ -17,7 +17,7 @@ from metaservice.cli.columns import read_columns
 from metaservice.cli.command import Group, find_context, is_example, paragraphs
 from metaservice.cli.failures import NEXT_OF_REASON, CommandError, nearest
 from metaservice.cli.files import typed_condition
-from metaservice.cli.kinds import Known
+from metaservice.cli.kinds import StoredName
 from metaservice.cli.output import FOLDED_AT_LEAST, GAP, SHORTEST, Column, Session, cutter, fit, whole_id
 from metaservice.cli.registry import build_root
 from metaservice.cli.values import as_json, duration_text, partition_text, read_time_us, typed_partition_text
@@ -250,7 +250,7 @@ def test_names_and_paths_are_completed() -> None:
             if word in ("TABLE", "TXN", "PIN", "TASK", "TAG", "CURSOR", "PATH", "FILE") and not (
                 is_new and each.name != "table"
             ):
-                assert isinstance(each.type, Known | click.Path), f"{context.command_path} {each.name}"
+                assert isinstance(each.type, StoredName | click.Path), f"{context.command_path} {each.name}"
 
 
 def test_days_and_times_of_a_condition_are_shown_as_such() -> None:

@@ -74,8 +74,8 @@ class Token:
 
 
 def tokens_of(text: str) -> list[Token] | None:
-    """The tokens; None if the text needs Spark's own lexer: a comment, a raw string, an unusual character."""
-    found: list[Token] = []
+    """Return the tokens; None if the text needs Spark's own lexer: a comment, a raw string, an unusual character."""
+    tokens: list[Token] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -86,8 +86,8 @@ def tokens_of(text: str) -> list[Token] | None:
             return None
         at = match.end()
         if kind != "space":
-            found.append(Token(kind, match[0]))
-    return found
+            tokens.append(Token(kind, match[0]))
+    return tokens
 
 
 # -- forms -------------------------------------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ class Forms:
             return Predicate(negation=Predicate(is_null=common_pb2.IsNull(column=column)))
         if words[0] != "not":
             return self._with_operator(column, rest)
-        found = self._with_operator(column, rest[1:]) if words[1:2] in (["in"], ["between"], ["like"]) else None
-        return None if found is None else Predicate(negation=found)
+        test = self._with_operator(column, rest[1:]) if words[1:2] in (["in"], ["between"], ["like"]) else None
+        return None if test is None else Predicate(negation=test)
 
     def _column(self, token: Token) -> str | None:
         if token.kind == "quoted":
@@ -313,14 +313,14 @@ def _real(literal: SparkLiteral, exact_below: int) -> common_pb2.Value | None:
 
 
 def _decimal(kind: str, literal: SparkLiteral) -> common_pb2.Value | None:
-    """Exact if both fit into one decimal of 38 digits."""
-    found = re.fullmatch(r"decimal\(([0-9]+),([0-9]+)\)", kind)
-    if found is None or literal.kind not in ("integer", "decimal"):
+    """Convert a number exactly; None unless literal and column fit into one decimal of 38 digits."""
+    match = re.fullmatch(r"decimal\(([0-9]+),([0-9]+)\)", kind)
+    if match is None or literal.kind not in ("integer", "decimal"):
         return None
     number = Decimal(literal.value)
     scale = max(0, -int(number.as_tuple().exponent))
-    whole = max(int(found[1]) - int(found[2]), number.adjusted() + 1, 19)
-    if whole + max(scale, int(found[2])) > 38:
+    whole = max(int(match[1]) - int(match[2]), number.adjusted() + 1, 19)
+    if whole + max(scale, int(match[2])) > 38:
         return None
     return common_pb2.Value(decimal=f"{number:f}")
 

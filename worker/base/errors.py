@@ -35,11 +35,11 @@ def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int, next
     winner = word(common_pb2.Operation.Name(conflict.winner_operation), "OPERATION_")
     who = f" by {conflict.winner_principal.name}" if conflict.winner_principal.name else ""
     where = f", partition {conflict.partition}" if conflict.partition else ""
-    mine = word(common_pb2.Operation.Name(conflict.operation), "OPERATION_")
+    operation = word(common_pb2.Operation.Name(conflict.operation), "OPERATION_")
     tried = f" (attempt {attempts})" if attempts > 1 else ""
     rule = word(common_pb2.ConflictRule.Name(conflict.rule), "CONFLICT_RULE_")
     lines = [
-        f"{mine} on {table}{where} lost a race{tried}: {conflict.message}".rstrip(": "),
+        f"{operation} on {table}{where} lost a race{tried}: {conflict.message}".rstrip(": "),
         f"  winner: {winner}{who}, version {conflict.winner_version}, transaction {conflict.winner_txn_id}",
         f"  rule:   {rule}, read version {conflict.read_version}",
         f"  advice: {next_step.get(conflict.advice, 'run it again')}",

@@ -58,9 +58,9 @@ class _Ahead(Generic[T]):
 
 
 def in_parallel(sources: Sequence[Source[T]], threads: int, items_ahead: int) -> Iterator[T]:
-    """All items of the first source, of the second, and so on; an error comes where its item would.
+    """Yield all items of the first source, of the second, and so on; an error is raised where its item would be.
 
-    So many sources are read at once, each at most `items_ahead` items before its turn.
+    At most `threads` sources are read at once, each at most `items_ahead` items before its turn.
     """
     if min(len(sources), threads) <= 1:
         for source in sources:
@@ -72,9 +72,9 @@ def in_parallel(sources: Sequence[Source[T]], threads: int, items_ahead: int) ->
         begun: list[_Ahead[T]] = []
         try:
             while True:
-                for one in islice(waiting, threads - len(begun)):
-                    pool.submit(one.read)
-                    begun.append(one)
+                for ahead in islice(waiting, threads - len(begun)):
+                    pool.submit(ahead.read)
+                    begun.append(ahead)
                 if not begun:
                     return
                 yield from begun[0].items()

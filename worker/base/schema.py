@@ -45,8 +45,8 @@ def column_line(column: catalog_pb2.Column) -> str:
 
 
 def create_statement(meta: catalog_pb2.Table) -> str:
-    """The table's SQL statement."""
-    fields = [f"  {column_line(one)}" for one in meta.columns]
+    """Return the CREATE TABLE statement of a table."""
+    fields = [f"  {column_line(column)}" for column in meta.columns]
     if meta.primary_key:
         fields.append(f"  PRIMARY KEY ({_listed(meta.primary_key)})")
     parts = [f"CREATE TABLE {meta.name} (\n" + ",\n".join(fields) + "\n)"]

@@ -66,11 +66,11 @@ def python_value(value: common_pb2.Value) -> Any:
 
 
 def _integer(value: Any) -> int:
-    """An integer of the same value; nothing is truncated."""
-    found = int(value)
-    if isinstance(value, bool) or (not isinstance(value, str) and found != value):
+    """Convert to an integer of the same value; nothing is truncated."""
+    integer = int(value)
+    if isinstance(value, bool) or (not isinstance(value, str) and integer != value):
         raise ValueError(value)
-    return found
+    return integer
 
 
 def _day(value: Any) -> date:
@@ -82,20 +82,20 @@ def _day(value: Any) -> date:
 
 
 def _decimal(value: Any, type_name: str) -> Decimal:
-    """With all digits after the point: 1.5 and 1.50 are one partition."""
-    found = Decimal(str(value))
+    """Convert to a decimal with the type's digits after the point: 1.5 and 1.50 are one partition."""
+    number = Decimal(str(value))
     scale = int(type_name.rstrip(")").partition(",")[2] or 0)
-    whole = found.quantize(Decimal((0, (1,), -scale)), context=EXACT)
-    if not found.is_finite() or found != whole:
+    whole = number.quantize(Decimal((0, (1,), -scale)), context=EXACT)
+    if not number.is_finite() or number != whole:
         raise ValueError(value)
     return whole
 
 
 def _boolean(value: object) -> bool:
-    found = {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower())
-    if found is None:
+    flag = {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower())
+    if flag is None:
         raise ValueError(value)
-    return found
+    return flag
 
 
 def micros(value: datetime | str, type_name: str, zone: tzinfo | None) -> int:
@@ -118,18 +118,18 @@ def moment_of(time_us: int) -> datetime:
 
 
 def partition(meta: catalog_pb2.Table, values: Mapping[str, Any], zone: tzinfo | None) -> common_pb2.Partition:
-    """A partition from the values of all its columns; `zone` is the session's time zone."""
+    """Build a partition from the values of all its columns; `zone` is the session's time zone."""
     types = {column.name: column.type for column in meta.columns}
-    wanted = list(meta.partition_columns)
+    columns = list(meta.partition_columns)
     given = {name.lower(): value for name, value in values.items()}
-    if len(given) != len(values) or given.keys() != {name.lower() for name in wanted}:
+    if len(given) != len(values) or given.keys() != {name.lower() for name in columns}:
         raise InputError(
-            "PARTITION_INVALID", f"{meta.name} is partitioned by {wanted or 'nothing'}, given: {list(values)}"
+            "PARTITION_INVALID", f"{meta.name} is partitioned by {columns or 'nothing'}, given: {list(values)}"
         )
     return common_pb2.Partition(
         values=[
             common_pb2.PartitionValue(column=name, value=wire_value(given[name.lower()], types[name], zone))
-            for name in wanted
+            for name in columns
         ]
     )
 
@@ -180,8 +180,8 @@ def _text(raw: bytes | str, *, is_max: bool) -> tuple[common_pb2.Value | None, b
 
 
 def partition_key(partition: common_pb2.Partition) -> PartitionKey:
-    """A hashable key that is equal for equal partitions: writers and the service write 1.5 or 1.50 for one number."""
-    return tuple(sorted((one.column, _key_bytes(one.value)) for one in partition.values))
+    """Return a hashable key, equal for equal partitions: writers and the service write 1.5 or 1.50 for one number."""
+    return tuple(sorted((part.column, _key_bytes(part.value)) for part in partition.values))
 
 
 def _key_bytes(value: common_pb2.Value) -> bytes:

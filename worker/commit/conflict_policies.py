@@ -21,44 +21,44 @@ PROPERTY: Final = "write.on_conflict"
 AUTO: Final = "auto"  # with this value the table leaves it to the kind of the write
 
 
-def check_policy(asked: str | None, *, is_insert: bool) -> None:
-    """Refuses what can't be meant, whatever the rows."""
-    if asked is not None:
-        _known(asked)
-    if asked == "resubmit" and not is_insert:
+def check_policy(policy: str | None, *, is_insert: bool) -> None:
+    """Refuse a policy that fits no rows of such a write."""
+    if policy is not None:
+        _checked(policy)
+    if policy == "resubmit" and not is_insert:
         _refuse_resubmit()
 
 
-def said_policy(asked: str | None, meta: catalog_pb2.Table) -> OnConflict | None:
-    """What the caller or the table says; None: neither says anything."""
-    said = asked or meta.properties.get(PROPERTY, AUTO)
-    return None if said == AUTO and not asked else _known(said)
+def named_policy(given: str | None, meta: catalog_pb2.Table) -> OnConflict | None:
+    """Return the policy that the caller or the table names; None if neither does."""
+    policy = given or meta.properties.get(PROPERTY, AUTO)
+    return None if policy == AUTO and not given else _checked(policy)
 
 
 def policy_for(
-    asked: str | None, meta: catalog_pb2.Table | None, *, is_blind: bool, is_repeatable: bool = False
+    given: str | None, meta: catalog_pb2.Table | None, *, is_blind: bool, is_repeatable: bool = False
 ) -> OnConflict:
-    """The policy of a planned write. `meta` is the table whose property counts; a blind one has blind INSERTs alone.
+    """Return a planned write's policy. `meta` is the table whose property counts; `is_blind`: all are blind INSERTs.
 
     `is_repeatable`: it is an INSERT that has read only where its keys live.
     """
-    said = said_policy(asked, meta or catalog_pb2.Table())
-    if is_repeatable and said in (None, "resubmit"):
+    policy = named_policy(given, meta or catalog_pb2.Table())
+    if is_repeatable and policy in (None, "resubmit"):
         return "rerun"
-    if said is None:
+    if policy is None:
         return "resubmit" if is_blind else "fail"
-    if said == "resubmit" and not is_blind:
-        if asked:
+    if policy == "resubmit" and not is_blind:
+        if given:
             _refuse_resubmit()
         return "fail"
-    return said
+    return policy
 
 
-def _known(said: str) -> OnConflict:
-    for known in POLICIES:
-        if said == known:
-            return known
-    raise InputError("POLICY_INVALID", f"on_conflict is one of {', '.join(POLICIES)}, not {said!r}")
+def _checked(text: str) -> OnConflict:
+    for policy in POLICIES:
+        if text == policy:
+            return policy
+    raise InputError("POLICY_INVALID", f"on_conflict is one of {', '.join(POLICIES)}, not {text!r}")
 
 
 def _refuse_resubmit() -> None:

@@ -43,15 +43,15 @@ class Notes:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Around the taking of rows: what is read meanwhile is noted."""
-        mine = (self, threading.get_ident())
+        """Note the reads of this thread in the block, in which rows are taken."""
+        entry = (self, threading.get_ident())
         with _lock:
-            _taking.append(mine)
+            _taking.append(entry)
         try:
             yield
         finally:
             with _lock:
-                _taking.remove(mine)
+                _taking.remove(entry)
 
     def add(self, source: ReadSource, predicate: common_pb2.Predicate) -> None:
         text = predicate.SerializeToString(deterministic=True)

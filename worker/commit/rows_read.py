@@ -32,12 +32,12 @@ class RowsRead:
 
 
 def declares_all(table: TableView, *, by_spark: bool) -> bool:
-    """Whether writes of the table declare what they read of others. The setting of Spark's session counts first."""
-    said = table.spark.conf.get(SETTING, None) if by_spark else None
-    said = said or table.meta.properties.get(PROPERTY, OF_TABLE)
-    if said not in (ALL, OF_TABLE):
-        raise InputError("ISOLATION_INVALID", f"isolation.reads is table or all, not {said!r}")
-    return said == ALL
+    """Return whether writes of the table declare their reads of others. The setting of Spark's session counts first."""
+    isolation = table.spark.conf.get(SETTING, None) if by_spark else None
+    isolation = isolation or table.meta.properties.get(PROPERTY, OF_TABLE)
+    if isolation not in (ALL, OF_TABLE):
+        raise InputError("ISOLATION_INVALID", f"isolation.reads is table or all, not {isolation!r}")
+    return isolation == ALL
 
 
 def reader(table: TableView, read: RowsRead) -> list[Write]:
@@ -48,60 +48,60 @@ def reader(table: TableView, read: RowsRead) -> list[Write]:
 
 
 def reads_of(table: TableView, notes: Notes) -> RowsRead:
-    """What was noted of the table."""
-    found = [one for one in notes.all() if one.source.table.table_id == table.table_id]
-    return _declared(table, found)
+    """Return the noted reads of the table."""
+    noted = [read for read in notes.all() if read.source.table.table_id == table.table_id]
+    return _declared(table, noted)
 
 
 def reads_elsewhere(table: TableView, notes: Notes) -> list[Write]:
-    """Likewise of other tables of the lake."""
+    """Return the noted reads of other tables of the lake, as writes that only read."""
     others: dict[str, list[NotedRead]] = {}
-    for one in _noted_elsewhere(table, notes):
-        others.setdefault(one.source.table.table_id, []).append(one)
-    views = [(found[0].source.table.refreshed(), found) for found in others.values()]
-    return [write for view, found in views for write in reader(view, _declared(view, found))]
+    for read in _noted_elsewhere(table, notes):
+        others.setdefault(read.source.table.table_id, []).append(read)
+    views = [(noted[0].source.table.refreshed(), noted) for noted in others.values()]
+    return [write for view, noted in views for write in reader(view, _declared(view, noted))]
 
 
 def _noted_elsewhere(table: TableView, notes: Notes) -> list[NotedRead]:
     return [
-        one
-        for one in notes.all()
-        if one.source.table.table_id != table.table_id and one.source.table.lake.warehouse == table.lake.warehouse
+        read
+        for read in notes.all()
+        if read.source.table.table_id != table.table_id and read.source.table.lake.warehouse == table.lake.warehouse
     ]
 
 
-def _declared(table: TableView, found: Sequence[NotedRead]) -> RowsRead:
-    if not found:
+def _declared(table: TableView, noted: Sequence[NotedRead]) -> RowsRead:
+    if not noted:
         return RowsRead()
-    oldest = without_data(table, min(one.source.version for one in found))
-    is_same = all(one.source.table.meta.schema_version == table.meta.schema_version for one in found)
-    if not is_same or len(found) > CONDITIONS_MAX:  # the conditions may name columns that have other names now
+    oldest = without_data(table, min(read.source.version for read in noted))
+    is_same = all(read.source.table.meta.schema_version == table.meta.schema_version for read in noted)
+    if not is_same or len(noted) > CONDITIONS_MAX:  # the conditions may name columns that have other names now
         return RowsRead((EVERYTHING,), oldest)
-    return RowsRead(tuple(common_pb2.Read(predicate=one.predicate) for one in found), oldest)
+    return RowsRead(tuple(common_pb2.Read(predicate=read.predicate) for read in noted), oldest)
 
 
 def with_reads(write: Write, notes: Notes) -> Write:
-    """The write with what its rows have read so far, and with what they read while it is staged."""
+    """Add to the write the reads that its rows made before it, and those that they make while it is staged."""
     begun = reads_of(write.table, notes)
     are_all = declares_all(write.table, by_spark=False)
     others = reads_elsewhere(write.table, notes) if are_all else []
-    known = _noted_elsewhere(write.table, notes)
+    before = _noted_elsewhere(write.table, notes)
     work = write.stage
     assert work is not None
 
     def stage(stage: Stage) -> Staged:
         staged = work(stage)
-        found = reads_of(write.table, notes)
-        late = [one for one in found.reads if one not in begun.reads]
-        if late and found.version is not None and found.version < stage.read_version:
-            raise _too_late(write.meta.name, found.version, stage)
-        more = [one for one in _noted_elsewhere(write.table, notes) if one not in known]
+        now = reads_of(write.table, notes)
+        late = [read for read in now.reads if read not in begun.reads]
+        if late and now.version is not None and now.version < stage.read_version:
+            raise _too_late(write.meta.name, now.version, stage)
+        more = [read for read in _noted_elsewhere(write.table, notes) if read not in before]
         if are_all and more:
             raise _too_late(more[0].source.table.name, more[0].source.version, stage)
         staged.looked_at += late
         return staged
 
-    versions = [one for one in (write.rows_version, begun.version) if one is not None]
+    versions = [read for read in (write.rows_version, begun.version) if read is not None]
     return replace(
         write,
         stage=stage,
@@ -136,10 +136,10 @@ def _too_late(name: str, version: int, stage: Stage) -> InputError:
 
 
 def without_data(table: TableView, version: int) -> int:
-    """The newest version with the same rows, if only columns changed and files were compacted since."""
+    """Return the newest version with the same rows, if only columns and the layout of files changed since."""
     head = table.meta.head_version
     if version >= head:
         return version
-    wanted = read_pb2.VersionFilter(from_version=version + 1, to_version=head, logical_only=True)
-    is_changed = any(True for _ in table.client.list_versions(table.table_id, wanted=wanted, page_size=1))
+    matching = read_pb2.VersionFilter(from_version=version + 1, to_version=head, logical_only=True)
+    is_changed = any(True for _ in table.client.list_versions(table.table_id, matching=matching, page_size=1))
     return version if is_changed else head

@@ -25,7 +25,7 @@ def scope_of(table: TableView, where: Partitions, *, by_spark: bool = True) -> c
             raise InputError("PARTITION_INVALID", f"{meta.name} has no partitions")
         return common_pb2.Scope(written=True)
     named = [where] if isinstance(where, Mapping) else list(where)
-    if not named or not all(isinstance(one, Mapping) for one in named):
+    if not named or not all(isinstance(values, Mapping) for values in named):
         raise InputError("PARTITION_INVALID", f"partition is a dict, a list of them, 'all' or 'dynamic', not {where!r}")
     return common_pb2.Scope(
         named=common_pb2.PartitionList(partitions=partitions_named(table, named, by_spark=by_spark))
@@ -41,12 +41,14 @@ def scope_without_rows(table: TableView, where: Partitions, who: str) -> common_
 def partitions_named(
     table: TableView, named: Iterable[Mapping[str, Any]], *, by_spark: bool = True
 ) -> list[common_pb2.Partition]:
-    """The named partitions. A time without a zone is in the session's time zone, as in conditions.
+    """Return the named partitions. A time without a zone is in the session's time zone, as in conditions.
 
     Without Spark it must have one.
     """
     partitions = set(table.meta.partition_columns)
-    times = {one.name.lower() for one in table.meta.columns if one.type == "timestamp" and one.name in partitions}
+    times = {
+        column.name.lower() for column in table.meta.columns if column.type == "timestamp" and column.name in partitions
+    }
     many = list(named)
     has_time = any(_is_zoneless(value) for values in many for name, value in values.items() if name.lower() in times)
     zone = zone_of(table.lake) if has_time and by_spark else None

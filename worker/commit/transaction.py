@@ -76,17 +76,17 @@ def run_writes(
     txn_id: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> list[Commit]:
-    """Plans, stages and commits; repeats as the policy says, a bounded number of times.
+    """Plan, stage and commit writes; repeat as the policy says, a bounded number of times.
 
-    The policy is the one given, or the table's; that of writes at fixed versions, in a transaction, is not the table's.
+    The policy is `on_conflict` or the table's; for writes at fixed versions, in a transaction, only `on_conflict`.
 
     Cursors advance with the commit. `txn_id`: the transaction under which files are staged already. `properties` are
     kept with the commit.
     """
     with spans.write() as span:
-        found = _run_writes(lake, plan, on_conflict, message, cursors, txn_id, properties)
-        spans.note_commits(span, found)
-        return found
+        commits = _run_writes(lake, plan, on_conflict, message, cursors, txn_id, properties)
+        spans.note_commits(span, commits)
+        return commits
 
 
 def _run_writes(
@@ -166,13 +166,13 @@ def _read_anew(writes: Sequence[Write]) -> None:
             write.rows_anew()
 
 
-def _policy(writes: Sequence[Write], asked: OnConflict | None) -> OnConflict:
+def _policy(writes: Sequence[Write], given: OnConflict | None) -> OnConflict:
     is_blind = all(write.is_blind_insert for write in writes)
     is_fixed = any(write.read_version is not None for write in writes)
     is_alone = len(writes) == 1 + len(writes[0].elsewhere)
     is_repeatable = is_alone and not is_fixed and writes[0].is_repeatable_insert
     meta = writes[0].meta if is_alone and not is_fixed else None
-    return policy_for(asked, meta, is_blind=is_blind, is_repeatable=is_repeatable)
+    return policy_for(given, meta, is_blind=is_blind, is_repeatable=is_repeatable)
 
 
 def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
@@ -276,7 +276,9 @@ def _attempt(
         for write in writes
     ]
     keeps_files = False
-    stops = policy != "resubmit" and all(one.app is None for one in writes)  # applied before, it commits though it lost
+    stops = policy != "resubmit" and all(
+        write.app is None for write in writes
+    )  # applied before, it commits though it lost
     applied: set[str] = set()
     try:
         with txn:
@@ -293,7 +295,7 @@ def _attempt(
                     staged = f"staged {stage.staged.rows()} rows"
                     _tell(write, staged, stage.read_version, txn.txn_id, logging.DEBUG)
             committed = txn.commit(_changes(writes, stages), cursors)
-        applied = {one.table_id for one in committed.tables if one.already_applied}
+        applied = {table.table_id for table in committed.tables if table.already_applied}
         keeps_files = not applied
     except ConflictError as error:
         lost = _Lost(txn.txn_id, error.conflict, stages)
@@ -344,27 +346,27 @@ def _commits(
     writes: Sequence[Write], committed: common_pb2.Committed, txn_id: str, staged: dict[str, int], attempt: int
 ) -> list[Commit]:
     moment = moment_of(committed.commit_time_us)
-    by_id = {one.table_id: one for one in committed.tables}
-    found = []
+    by_id = {table.table_id: table for table in committed.tables}
+    commits = []
     for write in writes:
-        one = by_id[write.meta.table_id]
+        table = by_id[write.meta.table_id]
         rows = staged.get(write.meta.table_id, 0)
-        applied = one.already_applied
+        applied = table.already_applied
         name = write.meta.name
-        found.append(
+        commits.append(
             Commit(
                 table=name,
-                version=one.version,
+                version=table.version,
                 time=moment,
                 txn_id=txn_id,
-                rebased_over=one.rebased_over,
+                rebased_over=table.rebased_over,
                 rows_staged=0 if applied else rows,
                 attempts=attempt,
                 already_applied=applied,
             )
         )
-        _tell(write, "applied before" if applied else "committed", one.version, txn_id)
-    return found
+        _tell(write, "applied before" if applied else "committed", table.version, txn_id)
+    return commits
 
 
 def _operation(write: Write) -> str:

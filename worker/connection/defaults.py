@@ -19,11 +19,11 @@ def default_of(column: catalog_pb2.Column) -> Column:
 
 
 def check_defaults(spark: SparkSession, columns: Iterable[catalog_pb2.Column]) -> None:
-    """Refuses defaults that are no values of their columns."""
+    """Refuse defaults that are no values of their columns."""
     for column in columns:
         try:
             row = spark.range(1).toDF("_laketx_row")  # a name that no column has; a sum or the like fails beside it
             row.select("_laketx_row", default_of(column).alias("value")).collect()
         except PySparkException as error:
-            said = f"{column.name} can't have the default {column.default_sql}: {error.getMessage()}"
-            raise InputError("DEFAULT_INVALID", said) from error
+            message = f"{column.name} can't have the default {column.default_sql}: {error.getMessage()}"
+            raise InputError("DEFAULT_INVALID", message) from error

@@ -66,14 +66,14 @@ class ReaderPins:
     def hold(self, table_id: str, versions: Iterable[int]) -> None:
         """Pins the versions that are not pinned yet."""
         with self._lock:
-            known = {
+            pinned = {
                 version
                 for pin in self._pins.values()
                 if pin.is_shared
                 for name, version in pin.versions
                 if name == table_id
             }
-        missing = sorted(set(versions) - known)
+        missing = sorted(set(versions) - pinned)
         for at in range(0, len(missing), VERSIONS_PER_PIN):
             chunk = missing[at : at + VERSIONS_PER_PIN]
             self._pin([read_pb2.TableVersion(table_id=table_id, version=version) for version in chunk])
@@ -83,13 +83,13 @@ class ReaderPins:
         return self._own([read_pb2.TableVersion(table_id=table_id, version=version)])
 
     def own_many(self, versions: Mapping[str, int | None]) -> tuple[PinnedVersion, dict[str, int]]:
-        """A pin of a version, or of the newest, of each of several tables, all of one instant; nobody shares it."""
+        """Pin a version, or the newest, of each of several tables, all as of one instant; nobody shares the pin."""
         self._let_end()
         pin = self._client.pin(
             [read_pb2.TableVersion(table_id=table_id, version=version) for table_id, version in versions.items()],
             pin_id=uuid7(),
         )
-        granted = [(one.table_id, one.version) for one in pin.tables]
+        granted = [(table.table_id, table.version) for table in pin.tables]
         return self._held(pin.pin_id, granted, pin.lease_ms), dict(granted)
 
     def scan(
@@ -123,14 +123,14 @@ class ReaderPins:
         return self._held(pin_id, [(table_id, first.version)], first.lease_ms), chain([first], parts)
 
     def own_all(self, table_id: str, versions: Sequence[int]) -> list[PinnedVersion]:
-        """Pins that nobody shares; each has the last one of its versions."""
-        wanted = [read_pb2.TableVersion(table_id=table_id, version=version) for version in versions]
-        return [self._own(wanted[at : at + VERSIONS_PER_PIN]) for at in range(0, len(wanted), VERSIONS_PER_PIN)]
+        """Pin versions without sharing; each pin is returned with the last of its versions."""
+        requested = [read_pb2.TableVersion(table_id=table_id, version=version) for version in versions]
+        return [self._own(requested[at : at + VERSIONS_PER_PIN]) for at in range(0, len(requested), VERSIONS_PER_PIN)]
 
-    def _own(self, wanted: list[read_pb2.TableVersion]) -> PinnedVersion:
+    def _own(self, requested: list[read_pb2.TableVersion]) -> PinnedVersion:
         self._let_end()
-        pin = self._client.pin(wanted, pin_id=uuid7())
-        return self._held(pin.pin_id, [(one.table_id, one.version) for one in pin.tables], pin.lease_ms)
+        pin = self._client.pin(requested, pin_id=uuid7())
+        return self._held(pin.pin_id, [(table.table_id, table.version) for table in pin.tables], pin.lease_ms)
 
     def _held(self, pin_id: str, versions: Sequence[tuple[str, int]], lease_ms: int) -> PinnedVersion:
         with self._lock:
@@ -146,15 +146,15 @@ class ReaderPins:
             self._bell.set()
 
     def end_released(self) -> None:
-        """Ends pins that are used no more."""
+        """Ends pins that are no longer used."""
         while True:
             try:
                 pin_id = self._released.popleft()
             except IndexError:  # none is left; another thread may have been faster
                 return
             with self._lock:
-                known = self._pins.pop(pin_id, None)
-            if known is not None:
+                pin = self._pins.pop(pin_id, None)
+            if pin is not None:
                 self._unpin(pin_id)
 
     def close(self) -> None:
@@ -165,12 +165,12 @@ class ReaderPins:
         for pin_id in held:
             self._unpin(pin_id)
 
-    def _pin(self, wanted: list[read_pb2.TableVersion]) -> list[int]:
-        pin = self._client.pin(wanted, pin_id=uuid7())
-        versions = [(one.table_id, one.version) for one in pin.tables]
+    def _pin(self, requested: list[read_pb2.TableVersion]) -> list[int]:
+        pin = self._client.pin(requested, pin_id=uuid7())
+        versions = [(table.table_id, table.version) for table in pin.tables]
         with self._lock:
-            shared = {pin_id: one for pin_id, one in self._pins.items() if one.is_shared}
-            same = [one for one in shared.values() if one.versions == frozenset(versions)]
+            shared = {pin_id: shared_pin for pin_id, shared_pin in self._pins.items() if shared_pin.is_shared}
+            same = [shared_pin for shared_pin in shared.values() if shared_pin.versions == frozenset(versions)]
             if not same:
                 self._pins[pin.pin_id] = _Pin(frozenset(versions), pin.lease_ms)
             oldest = next(iter(shared)) if not same and len(shared) >= PINS_MAX else None
@@ -223,11 +223,11 @@ def _keep_until_stopped(pins: weakref.ref[ReaderPins], stop: threading.Event, be
     while not stop.is_set():
         bell.wait(max(due_s - time.monotonic(), 0))
         bell.clear()
-        found = pins()
-        if found is None or stop.is_set():
+        reader_pins = pins()
+        if reader_pins is None or stop.is_set():
             return
         if time.monotonic() < due_s:
-            found.end_released()
+            reader_pins.end_released()
         else:
-            due_s = time.monotonic() + found.renew_all()
-        del found
+            due_s = time.monotonic() + reader_pins.renew_all()
+        del reader_pins

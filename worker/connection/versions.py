@@ -46,16 +46,16 @@ def version_of(
     commits_ago: int | None,
     tag: str | None = None,
 ) -> int:
-    """The version that a read would use, not pinned; default the newest.
+    """Return the version that a read would use, without pinning it; default the newest.
 
     A time without a zone is in the session's zone.
     """
     check_one_is_given(version, timestamp, commits_ago, tag)
     time_us = None if timestamp is None else time_us_of(timestamp, partial(zone_of, table.lake))
-    found = table.client.resolve_version(
+    resolved = table.client.resolve_version(
         table.table_id, version=version, time_us=time_us, commits_ago=commits_ago, tag=tag
     )
-    return found.version
+    return resolved.version
 
 
 def check_one_is_given(*names: object) -> None:
@@ -108,7 +108,7 @@ def version_at(table: TableView, point: Point, zone: Zone) -> int:
 
 
 def time_us_of(moment: str | datetime, zone: Zone) -> int:
-    """Microseconds since 1970; `zone` is asked only for a time that names none."""
+    """Return microseconds since 1970; `zone` is called only for a time that names none."""
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())
@@ -117,8 +117,8 @@ def time_us_of(moment: str | datetime, zone: Zone) -> int:
     if not isinstance(moment, datetime):
         raise InputError("TIMESTAMP_INVALID", f"{moment!r} is not a time like 2026-11-01 10:00:00Z")
     if moment.tzinfo is None:
-        known = zone()
-        if known is None:
+        default_zone = zone()
+        if default_zone is None:
             raise InputError("TIMESTAMP_INVALID", f"{moment} has no time zone: write 2026-11-01 10:00:00Z, or +01:00")
-        moment = moment.replace(tzinfo=known)
+        moment = moment.replace(tzinfo=default_zone)
     return (moment.astimezone(UTC) - EPOCH) // MICROSECOND

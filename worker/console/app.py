@@ -179,9 +179,13 @@ class Console:
         token, provider = session.token, self._access.provider
 
         def is_in() -> bool:
-            """Whether the token still counts; else the page asks again, and gets the events by the next token."""
-            found = sessions.find(session_id)
-            return found is not None and found.token == token and (provider is None or not provider.is_due(found))
+            """Return whether the token is still valid; otherwise the page reconnects with the next token."""
+            signed_in = sessions.find(session_id)
+            return (
+                signed_in is not None
+                and signed_in.token == token
+                and (provider is None or not provider.is_due(signed_in))
+            )
 
         return await self._live.stream(token, table_id, is_in)
 

@@ -71,8 +71,8 @@ def _service(status: admin_pb2.GetStatusResponse) -> Iterator[Check]:
     is_roomy = status.free_bytes > 2 * status.reserve_bytes
     yield Check("Has room", is_roomy, room, "laketx pins list", "laketxroomendssoon")
     near = [quota for quota in status.quotas if quota.used > QUOTA_SHARE_MAX * quota.limit]
-    said = ", ".join(f"{quota.quota} {quota.used} of {quota.limit}" for quota in near) or "below nine tenths"
-    yield Check("Quotas have room", not near, said, "laketx status", "laketxquotanearlyused")
+    used = ", ".join(f"{quota.quota} {quota.used} of {quota.limit}" for quota in near) or "below nine tenths"
+    yield Check("Quotas have room", not near, used, "laketx status", "laketxquotanearlyused")
 
 
 def _clock_and_purge(status: admin_pb2.GetStatusResponse) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from metaservice.cli.failures import usage_failure
 from metaservice.cli.output import Session
 from worker.console.provider import ProviderSettings
 from worker.console.serve import Served, serve
-from worker.services.commands import told
+from worker.services.commands import command_errors
 
 BEARERS = ("id", "access")
 
@@ -34,7 +34,7 @@ def run_console(
     served = Served(
         listen, place, tls_cert, tls_key, url, provider_of(given, environment, needs_client=not beside_service)
     )
-    with told():
+    with command_errors():
         serve(served, settings.server, settings.folder, settings.user, session.say)
 
 

@@ -66,7 +66,7 @@ def strip_of(client: MetaClient, table: catalog_pb2.Table, since_us: int | None,
 def version_by(client: MetaClient, table: catalog_pb2.Table, time_us: int, oldest: int) -> int:
     """The newest version committed by a time; the one before the oldest if there is none."""
     until = read_pb2.VersionFilter(to_time_us=time_us)
-    commit = next(client.list_versions(table.table_id, wanted=until, page_size=1), None)
+    commit = next(client.list_versions(table.table_id, matching=until, page_size=1), None)
     return commit.version if commit is not None else oldest - 1
 
 
@@ -76,7 +76,7 @@ def oldest_version(client: MetaClient, table: catalog_pb2.Table) -> int:
     while kept - below > 1:
         middle = 0 if below < 0 else (below + kept) // 2
         pair = read_pb2.VersionFilter(from_version=middle, to_version=middle + 1)
-        commits = list(client.list_versions(table.table_id, wanted=pair, page_size=2))
+        commits = list(client.list_versions(table.table_id, matching=pair, page_size=2))
         if commits and commits[-1].version == middle:
             kept = middle
         else:
@@ -86,7 +86,7 @@ def oldest_version(client: MetaClient, table: catalog_pb2.Table) -> int:
 
 def commit_at(client: MetaClient, table_id: str, version: int) -> read_pb2.Version:
     alone = read_pb2.VersionFilter(from_version=version, to_version=version)
-    return next(client.list_versions(table_id, wanted=alone, page_size=1), read_pb2.Version())
+    return next(client.list_versions(table_id, matching=alone, page_size=1), read_pb2.Version())
 
 
 def stretch_text(since_us: int, until_us: int) -> str:

@@ -119,9 +119,9 @@ def _committed(client: MetaClient, tasks: Sequence[maintenance_pb2.MaintenanceTa
 
 
 def _runs(
-    client: MetaClient, table_id: str, table_name: str, wanted: read_pb2.VersionFilter, page_size: int
+    client: MetaClient, table_id: str, table_name: str, matching: read_pb2.VersionFilter, page_size: int
 ) -> Iterator[ServiceRun]:
-    for page in client.versions_with_scans(table_id, wanted=wanted, page_size=page_size):
+    for page in client.versions_with_scans(table_id, matching=matching, page_size=page_size):
         for commit in page.versions:
             yield ServiceRun(table_id, table_name, commit, page.scans_counted_from_us)
 

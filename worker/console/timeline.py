@@ -39,18 +39,18 @@ class Lanes:
 
 
 def show(visit: Visit) -> Shown:
-    """A page of versions, newest first. Pages go on by version, so that new commits move nothing."""
+    """Show a page of versions, newest first. Pages continue by version, so that new commits move nothing."""
     table, before, after = visit.table(), visit.number("before"), visit.number("after")
     since_us, until_us = times_of(visit)
     kind = visit.text("kind")
-    wanted = read_pb2.VersionFilter(logical_only=kind == "logical", from_time_us=since_us, to_time_us=until_us)
+    matching = read_pb2.VersionFilter(logical_only=kind == "logical", from_time_us=since_us, to_time_us=until_us)
     if kind == "services":
-        wanted.operations.extend(SERVICES)
+        matching.operations.extend(SERVICES)
     if before is not None:
-        wanted.to_version = max(before - 1, 0)
+        matching.to_version = max(before - 1, 0)
     elif after is not None:
-        wanted.to_version = after + PAGE_SIZE
-    listed = visit.client.list_versions(table.table_id, wanted=wanted, page_size=PAGE_SIZE + 1)
+        matching.to_version = after + PAGE_SIZE
+    listed = visit.client.list_versions(table.table_id, matching=matching, page_size=PAGE_SIZE + 1)
     versions, has_older = taken(listed, PAGE_SIZE)
     is_newest = before is None and after is None
     facts = {

@@ -62,8 +62,8 @@ def version_of(visit: Visit) -> int:
 
 
 def find_version(client: MetaClient, table_id: str, number: int) -> read_pb2.Version:
-    wanted = read_pb2.VersionFilter(from_version=number, to_version=number)
-    version = next(client.list_versions(table_id, wanted=wanted, page_size=1), None)
+    matching = read_pb2.VersionFilter(from_version=number, to_version=number)
+    version = next(client.list_versions(table_id, matching=matching, page_size=1), None)
     if version is None:
         raise PageError(404, f"The table has no version {number}", "The timeline shows the versions that are kept.")
     return version
@@ -161,8 +161,8 @@ def show_comparison(visit: Visit) -> Shown:
         return Shown("compare.html", facts | {"difference": None})
     older = client.get_table(table_id=table.table_id, version=from_version)
     newer = client.get_table(table_id=table.table_id, version=to_version)
-    wanted = read_pb2.VersionFilter(from_version=from_version + 1, to_version=to_version)
-    commits = list(islice(client.list_versions(table.table_id, wanted=wanted), COMMITS_MAX))
+    matching = read_pb2.VersionFilter(from_version=from_version + 1, to_version=to_version)
+    commits = list(islice(client.list_versions(table.table_id, matching=matching), COMMITS_MAX))
     facts |= {
         "difference": difference_of(client, newer, from_version, to_version),
         "columns": column_changes(older, newer),
@@ -224,8 +224,8 @@ def property_changes(older: catalog_pb2.Table, newer: catalog_pb2.Table) -> list
 
 
 def show_rows(visit: Visit) -> Shown:
-    table, asked = visit.table(), visit.number("version")
-    version = table.head_version if asked is None else asked
+    table, named = visit.table(), visit.number("version")
+    version = table.head_version if named is None else named
     facts: dict[str, object] = {
         "table": table,
         "version": version,
@@ -242,7 +242,7 @@ def show_rows(visit: Visit) -> Shown:
         schema, rows = first_rows(TableView(visit.lake, table), version)
     except (OSError, pa.ArrowException, InputError) as error:
         return Shown("rows.html", facts | {"problem": f"The rows can't be read: {error}"}, 409)
-    live = live_of(table) if asked is None else ""
+    live = live_of(table) if named is None else ""
     return Shown("rows.html", facts | {"columns": columns_of(schema), "rows": rows}, live=live)
 
 

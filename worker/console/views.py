@@ -83,7 +83,7 @@ def show(visit: Visit) -> Shown:
 def line_of(visit: Visit, table: catalog_pb2.Table, names: TableNames) -> ViewLine:
     client, definition = visit.client, Definition.of(table)
     newest = read_pb2.VersionFilter(properties={VECTOR: ""})
-    commit = next(client.list_versions(table.table_id, wanted=newest, page_size=1), None)
+    commit = next(client.list_versions(table.table_id, matching=newest, page_size=1), None)
     vector = json.loads(commit.properties[VECTOR]) if commit is not None else {}
     sources, lacks = [], []
     for source in definition.sources.values():

@@ -122,7 +122,7 @@ def commit_time_us(client: MetaClient, table_id: str, version: int) -> int:
     """The time of a commit; 0 if it is no longer known."""
     alone = read_pb2.VersionFilter(from_version=version, to_version=version)
     try:
-        commit = next(client.list_versions(table_id, wanted=alone, page_size=1), None)
+        commit = next(client.list_versions(table_id, matching=alone, page_size=1), None)
     except GONE:
         return 0
     return commit.commit_time_us if commit is not None else 0

@@ -29,7 +29,7 @@ from worker.base.logs import tell
 from worker.base.schema import exact_names, quoted
 from worker.base.values import moment_of
 from worker.commit import spans
-from worker.commit.conflict_policies import said_policy
+from worker.commit.conflict_policies import named_policy
 from worker.commit.rows_read import RowsRead
 from worker.commit.stages import Stage, Staged
 from worker.commit.transaction import ATTEMPTS_MAX, BACKOFF, PLANNED_AGAIN
@@ -97,7 +97,7 @@ def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -
             try:
                 done = _commit(write, _run(write, _options_of(options)))
             except MetaServiceError as error:
-                is_bare = said_policy(options.on_conflict, write.meta) == "fail"
+                is_bare = named_policy(options.on_conflict, write.meta) == "fail"
                 if error.reason not in PLANNED_AGAIN or is_bare or attempt == ATTEMPTS_MAX:
                     raise
                 why = f"{PLANNED_AGAIN[error.reason]}; the write is planned again"

@@ -43,5 +43,5 @@ def read_changes(table: TableView, *, since: Point, until: Point | None = None, 
 
 def _logical_versions(table: TableView, begin: int, end: int) -> list[int]:
     wanted = read_pb2.VersionFilter(from_version=begin + 1, to_version=end, logical_only=True)
-    found = table.client.list_versions(table.table_id, wanted=wanted, page_size=VERSIONS_PER_PAGE)
+    found = table.client.list_versions(table.table_id, matching=wanted, page_size=VERSIONS_PER_PAGE)
     return [] if begin == end else [one.version for one in found]

@@ -14,7 +14,7 @@ from worker.connection.table_view import TableView
 from worker.iceberg.export import export
 from worker.iceberg.rest.serve import Served, serve
 from worker.iceberg.rest.tables import Showing
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import command_errors, warehouse_of
 
 
 class Listening(TypedDict):
@@ -34,7 +34,7 @@ def run_export(
     with Connection(session.connect(), place, None) as lake:
         view = TableView(lake, find_table(lake.client, table))
         version = lake.client.resolve_version(view.table_id, **as_of).version
-        with told():
+        with command_errors():
             done = export(view, version, form=int(form), folder=to or "")
     session.show_answer({"table": view.name, **asdict(done)}, done.metadata)
 
@@ -49,5 +49,5 @@ def run_serve(
 ) -> None:
     place = warehouse_of(session, warehouse)
     served = Served(warehouse=place, config=dict(given), showing=Showing(snapshots, hold_s), **listening)
-    with told():
+    with command_errors():
         serve(served, session.settings.server, session.settings.folder, session.say)

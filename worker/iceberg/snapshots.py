@@ -156,7 +156,7 @@ def check_shown(
 
 def commit_of(table: TableView, version: int) -> read_pb2.Version:
     wanted = read_pb2.VersionFilter(from_version=version, to_version=version)
-    return next(iter(table.client.list_versions(table.table_id, wanted=wanted)))
+    return next(iter(table.client.list_versions(table.table_id, matching=wanted)))
 
 
 def schema_at(schemas: Schemas, version: int) -> catalog_pb2.SchemaVersion:

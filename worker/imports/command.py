@@ -13,7 +13,7 @@ from worker.imports.delta_table import read_delta
 from worker.imports.facts import SourceTable
 from worker.imports.planning import Meter
 from worker.imports.table_import import Imported, import_table
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import command_errors, warehouse_of
 
 
 def run_iceberg(
@@ -29,7 +29,7 @@ def run_iceberg(
     from worker.imports.iceberg_table import is_static, open_table, read_iceberg  # noqa: PLC0415 - Delta does without pyiceberg
 
     place = warehouse_of(session, warehouse)
-    with told(), _bar(session, table) as meter:
+    with command_errors(), _bar(session, table) as meter:
         source = read_iceberg(open_table(catalog, table, dict(catalog_options)), meter)
         own = table if is_static(catalog) else ".".join(table.split(".")[-2:])
         done = _run(session, place, source, name or own, message, dry_run=dry_run)
@@ -41,7 +41,7 @@ def run_delta(
 ) -> None:
     place = warehouse_of(session, warehouse)
     own = path.rstrip("/").rpartition("/")[2]
-    with told(), _bar(session, own) as meter:
+    with command_errors(), _bar(session, own) as meter:
         done = _run(session, place, read_delta(path, meter), name or own, message, dry_run=dry_run)
     say(session, done, dry_run=dry_run)
 

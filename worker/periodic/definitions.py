@@ -170,7 +170,7 @@ def parse_condition(text: str) -> Condition:
 def _created(text: str, head: re.Match[str]) -> CreateTask:
     at, given = head.end(), dict[str, str]()
     while (words := _AS.match(text, at)) is None:
-        clause = next((found for found in (each.match(text, at) for each in _CLAUSES) if found), None)
+        clause = next((match for match in (each.match(text, at) for each in _CLAUSES) if match), None)
         if clause is None or given.keys() & clause.groupdict().keys():
             raise _invalid(text[at:])
         given |= clause.groupdict()

@@ -28,7 +28,7 @@ def run_purge(session: Session, table: str | None, warehouse: str | None, yes: b
     table_id = ""
     if table is not None:
         table_id = table if TABLE_ID.fullmatch(table) else _with_folder(session, table)
-    with told():  # before anybody is asked
+    with command_errors():  # before anybody is asked
         check_warehouse(session.client, place)
     if not dry_run:
         what = f"of {table}" if table_id else "of all tables"
@@ -38,7 +38,7 @@ def run_purge(session: Session, table: str | None, warehouse: str | None, yes: b
         if dry_run and not session.as_json:
             session.say(f"{what} {path}")
 
-    with told():
+    with command_errors():
         report = Purge(session.client, place, dry_run=dry_run, say=say).run(table_id)
     if session.as_json:
         session.show_json({**counts(report), "failures": report.failures, "dry_run": dry_run})
@@ -112,41 +112,45 @@ def run_fsck(
         deep=deep,
         progress=progress,
     )
-    found = 0
-    with told():
+    findings = 0
+    with command_errors():
         for finding in fsck.run():
-            found += 1
+            findings += 1
             if session.as_json:
                 session.show_json_lines([{"finding": finding.word, "path": finding.path, "facts": finding.facts}])
             else:
                 session.say(str(finding))
     if session.as_json:
         rows = {"rows": fsck.rows_read} if deep else {}
-        counted = {"files": fsck.files, **rows, "findings": found, "quarantined": fsck.quarantined}
+        counted = {"files": fsck.files, **rows, "findings": findings, "quarantined": fsck.quarantined}
         session.show_json_lines([counted])
     rows_read = f" and {fsck.rows_read} rows" if deep else ""
-    session.done(f"checked {fsck.files} files{rows_read}: {found} findings, {fsck.quarantined} quarantined")
-    return Exit.CORRUPT if found else Exit.DONE
+    session.done(f"checked {fsck.files} files{rows_read}: {findings} findings, {fsck.quarantined} quarantined")
+    return Exit.CORRUPT if findings else Exit.DONE
 
 
 def run_show_mark(session: Session, warehouse: str | None) -> Exit:
     place = warehouse_of(session, warehouse)
-    with told():
+    with command_errors():
         mark = read_mark(place)
-    known = session.client.get_warehouse()
+    warehouse_info = session.client.get_warehouse()
     reason = ""
     try:
-        check_mark(mark, known, place)
+        check_mark(mark, warehouse_info, place)
     except InputError as error:
         reason = error.reason
-    service = {"service_id": known.service_id, "history_epoch": known.history_epoch, "location": known.location}
+    service = {
+        "service_id": warehouse_info.service_id,
+        "history_epoch": warehouse_info.history_epoch,
+        "location": warehouse_info.location,
+    }
     if session.as_json:
         session.show_json({"mark": asdict(mark) if mark is not None else None, "service": service, "reason": reason})
     else:
         session.say(f"{place} is marked by {describe(mark)}")
-        session.say(f"the service is {known.service_id}, history {known.history_epoch}")
-        if known.location:
-            session.say(f"its warehouse is {known.location}")
+        session.say(f"the service is {warehouse_info.service_id}, history {warehouse_info.history_epoch}")
+        if warehouse_info.location:
+            session.say(f"its warehouse is {warehouse_info.location}")
     session.done(reason or "the warehouse is the service's")
     return Exit.REFUSED if reason else Exit.DONE
 
@@ -163,14 +167,14 @@ def run_adopt(session: Session, warehouse: str | None, yes: bool, dry_run: bool)
     session.confirm(
         f"Mark {place} as this service's, so that it deletes files there? It is marked by {before}.", yes=yes
     )
-    known = adopt(session.client, place)
-    answer = {"service_id": known.service_id, "history_epoch": known.history_epoch, "before": before}
+    warehouse_info = adopt(session.client, place)
+    answer = {"service_id": warehouse_info.service_id, "history_epoch": warehouse_info.history_epoch, "before": before}
     session.done(f"adopted warehouse {place}", answer)
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """A refusal of the worker as one of the command."""
+def command_errors() -> Iterator[None]:
+    """Convert an InputError of the worker to an error of the command."""
     try:
         yield
     except InputError as error:
@@ -194,12 +198,14 @@ def warehouse_of(session: Session, given: str | None) -> str:
 
 
 def held_versions(client: MetaClient, table_id: str = "") -> Iterator[str]:
-    """A sentence for each pin, tag and cursor at a version that is not the newest."""
-    heads = {one.table_id: (one.name, one.head_version) for one in client.list_tables()}
-    held = [(one.table_id, one.version, f"a pin of {one.principal.name} keeps") for one in client.list_pins()]
-    held += [(one.table_id, one.version, f"the tag {one.name} keeps") for one in client.list_tags()]
-    cursors = (one for one in client.list_cursors() if not one.expired)
-    held += [(one.table_id, one.version, f"the cursor {one.name} keeps what comes after") for one in cursors]
+    """Yield a sentence for each pin, tag and cursor at a version that is not the newest."""
+    heads = {table.table_id: (table.name, table.head_version) for table in client.list_tables()}
+    held = [(pin.table_id, pin.version, f"a pin of {pin.principal.name} keeps") for pin in client.list_pins()]
+    held += [(tag.table_id, tag.version, f"the tag {tag.name} keeps") for tag in client.list_tags()]
+    cursors = (cursor for cursor in client.list_cursors() if not cursor.expired)
+    held += [
+        (cursor.table_id, cursor.version, f"the cursor {cursor.name} keeps what comes after") for cursor in cursors
+    ]
     for of_table, version, keeps in held:
         name, head = heads.get(of_table, ("", 0))
         if version < head and table_id in ("", of_table):

@@ -113,18 +113,18 @@ class Fsck:
         self.quarantined = 0
 
     def run(self) -> Iterator[Finding]:
-        """Refused without the service's mark: in another folder everything would be missing."""
+        """Check the table. A folder without the service's mark is refused: there everything would be missing."""
         check_warehouse(self._client, self._warehouse)
         try:
             versions = self._hold_versions()
-            there = self._list()
+            present = self._list()
             named: set[str] = set()
             read: set[str] = set()
             with ThreadPoolExecutor(THREADS, thread_name_prefix="laketx-fsck") as pool:
                 broken = False
                 for version in versions:
                     for page in pages(self._expected(version, named), AT_ONCE):
-                        for findings in pool.map(lambda one: self._compare(one, there), page):
+                        for findings in pool.map(lambda expected: self._compare(expected, present), page):
                             broken = broken or bool(findings)
                             yield from findings
                         self._progress(self)
@@ -138,7 +138,7 @@ class Fsck:
                     self.versions += 1
                     self._renew()
             if not self._table.folder_id:  # the folder of a fork is another table's
-                yield from self._strays(sorted(there.keys() - named), there)
+                yield from self._strays(sorted(present.keys() - named), present)
             yield from self._vectors() if self._footers else ()
         finally:
             for pin_id in self._pins:
@@ -151,47 +151,47 @@ class Fsck:
     def _hold_versions(self) -> list[int]:
         """Pins the versions to check, the newest first."""
         table_id = self._table.table_id
-        found = {self._hold(None), *(self._hold(tag.version) for tag in self._client.list_tags(table_id))}
-        for one in self._client.list_versions(table_id) if self._all_versions else ():
+        held = {self._hold(None), *(self._hold(tag.version) for tag in self._client.list_tags(table_id))}
+        for commit in self._client.list_versions(table_id) if self._all_versions else ():
             try:
-                found.add(self._hold(one.version))
+                held.add(self._hold(commit.version))
             except GoneError:
                 break
-        return sorted(found, reverse=True)
+        return sorted(held, reverse=True)
 
     def _hold(self, version: int | None) -> int:
-        wanted = read_pb2.TableVersion(table_id=self._table.table_id, version=version)
-        pin = self._client.pin([wanted], lease_ms=LEASE_MS)
+        requested = read_pb2.TableVersion(table_id=self._table.table_id, version=version)
+        pin = self._client.pin([requested], lease_ms=LEASE_MS)
         self._pins.append(pin.pin_id)
         return pin.tables[0].version
 
     # -- metadata to storage -------------------------------------------------------------------------------------------
 
     def _expected(self, version: int, named: set[str]) -> Iterator[Expected]:
-        """The files that no earlier version had."""
+        """Yield the files that no version checked before had."""
         for entry in self._client.list_files(self._table.table_id, version=version):
-            one = _expected_of(entry)
-            if one is not None and one.path not in named:
-                named.add(one.path)
+            expected = _expected_of(entry)
+            if expected is not None and expected.path not in named:
+                named.add(expected.path)
                 self.files += 1
-                yield one
+                yield expected
 
-    def _compare(self, one: Expected, there: dict[str, int]) -> list[Finding]:
-        files, path = (self._files, f"{self._folder}/{one.path}") if one.is_inside else storage(one.path)
-        size = there.get(one.path) if one.is_inside else None
+    def _compare(self, expected: Expected, present: dict[str, int]) -> list[Finding]:
+        files, path = (self._files, f"{self._folder}/{expected.path}") if expected.is_inside else storage(expected.path)
+        size = present.get(expected.path) if expected.is_inside else None
         size = _size_of(files, path) if size is None else size  # outside, or behind a link, or hidden by its name
         if size is None:
-            return [Finding("MISSING", one.path)]
-        if size != one.size:
-            return [Finding("SIZE_WRONG", one.path, {"registered": one.size, "found": size})]
+            return [Finding("MISSING", expected.path)]
+        if size != expected.size:
+            return [Finding("SIZE_WRONG", expected.path, {"registered": expected.size, "found": size})]
         if not self._footers:
             return []
         try:
-            rows = _rows_of(files, path, is_delete_set=one.is_delete_set)
+            rows = _rows_of(files, path, is_delete_set=expected.is_delete_set)
         except (OSError, ValueError, pa.ArrowException) as error:
-            return [Finding("FOOTER_UNREADABLE", one.path, {"error": str(error).splitlines()[0][:200]})]
-        if rows != one.rows:
-            return [Finding("ROWS_WRONG", one.path, {"registered": one.rows, "found": rows})]
+            return [Finding("FOOTER_UNREADABLE", expected.path, {"error": str(error).splitlines()[0][:200]})]
+        if rows != expected.rows:
+            return [Finding("ROWS_WRONG", expected.path, {"registered": expected.rows, "found": rows})]
         return []
 
     def _rows(self, version: int, read: set[str]) -> Iterator[Finding]:
@@ -210,8 +210,8 @@ class Fsck:
             twice = promised_keys_twice(self._client, self._warehouse, self._table, version)
         else:
             return
-        for one in islice(twice, KEYS_SHOWN):
-            yield Finding("KEY_TWICE", one.key, {"version": version, "rows": len(one.partitions)})
+        for key in islice(twice, KEYS_SHOWN):
+            yield Finding("KEY_TWICE", key.key, {"version": version, "rows": len(key.partitions)})
 
     def _key_index(self, version: int) -> Iterator[Finding]:
         if self._footers and key_spans_partitions(self._table):
@@ -224,22 +224,22 @@ class Fsck:
     # -- storage to metadata -------------------------------------------------------------------------------------------
 
     def _list(self) -> dict[str, int]:
-        """Sizes by path."""
-        start, found = len(self._folder) + 1, {}
+        """Return the sizes of the files in the table's folder by path."""
+        start, sizes = len(self._folder) + 1, {}
         for whole, size in walk(self._files, self._folder):
             path = whole[start:]
             is_hidden = path.rpartition("/")[2][0] in "._" or path.startswith(NOT_OURS)
             if not is_hidden and "/_temporary/" not in path:
-                found[path] = size
-        return found
+                sizes[path] = size
+        return sizes
 
-    def _strays(self, paths: Sequence[str], there: dict[str, int]) -> Iterator[Finding]:
-        for asked in pages(iter(paths), ASKED_AT_ONCE):
-            told = self._client.check_paths(self._table.table_id, asked)
-            known = {*told.needed, *told.purgeable}
-            for path in asked:
-                if path not in known:
-                    facts: dict[str, str | int] = {"bytes": there[path]}
+    def _strays(self, paths: Sequence[str], present: dict[str, int]) -> Iterator[Finding]:
+        for page in pages(iter(paths), ASKED_AT_ONCE):
+            checked = self._client.check_paths(self._table.table_id, page)
+            accounted = {*checked.needed, *checked.purgeable}
+            for path in page:
+                if path not in accounted:
+                    facts: dict[str, str | int] = {"bytes": present[path]}
                     if self._quarantine:
                         facts["moved_to"] = self._set_aside(path)
                     yield Finding("STRAY", path, facts)
@@ -261,10 +261,10 @@ class Fsck:
 
 
 def _expected_of(entry: common_pb2.LiveEntry) -> Expected | None:
-    """The expected file; None for what is stored in the metadata."""
+    """Return the expected file; None for rows and bitmaps that are stored in the metadata."""
     if entry.HasField("file"):
-        one = entry.file
-        return None if one.inlined else Expected(one.path, one.bytes, one.rows, is_delete_set=False)
+        file = entry.file
+        return None if file.inlined else Expected(file.path, file.bytes, file.rows, is_delete_set=False)
     kept = entry.delete_set
     return None if kept.bitmap else Expected(kept.path, kept.bytes, kept.rows, is_delete_set=True)
 

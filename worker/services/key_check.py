@@ -60,9 +60,9 @@ def keys_twice(
     *,
     by_partition: bool = False,
 ) -> Iterator[Twice]:
-    """The keys of these bucket numbers that have several rows in the entries of a version, whose definition it has.
+    """Yield the keys of these bucket numbers that have several rows in a version's entries; `then` is of that version.
 
-    In memory are the hashes of the keys of one bucket number, then the keys of which several rows have the hash.
+    In memory are the key hashes of one bucket number, then the keys whose hash occurs several times.
     `by_partition`: several rows in one partition.
     """
     meta, of_bucket = then.meta, defaultdict(list)
@@ -80,15 +80,15 @@ def keys_twice(
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         twice = frame.filter(frame.select(names if by_partition else keys).is_duplicated()).sort(names)
-        for key, found in twice.group_by(keys, maintain_order=True):
-            yield Twice(_shown(keys, key), tuple(_shown(places, row) for row in found.select(places).iter_rows()))
+        for key, rows_of_key in twice.group_by(keys, maintain_order=True):
+            yield Twice(_shown(keys, key), tuple(_shown(places, row) for row in rows_of_key.select(places).iter_rows()))
 
 
 def _of_several_rows(reader: VersionRows, entries: Sequence[common_pb2.LiveEntry], meta: catalog_pb2.Table) -> Places:
-    """The hashes that several rows of a bucket number have."""
+    """Return the hashes that several rows of a bucket number have."""
 
-    def read(one: FileToRead) -> Iterator[Places]:
-        return (key_hashes(part, meta) for part in reader.visible(one, list(meta.primary_key), None, float("inf")))
+    def read(file: FileToRead) -> Iterator[Places]:
+        return (key_hashes(part, meta) for part in reader.visible(file, list(meta.primary_key), None, float("inf")))
 
     hashes = np.concatenate([np.empty(0, np.int64), *reader.visit(entries, read, None)])
     hashes.sort()
@@ -98,10 +98,10 @@ def _of_several_rows(reader: VersionRows, entries: Sequence[common_pb2.LiveEntry
 def _rows_with(
     reader: VersionRows, entries: Sequence[common_pb2.LiveEntry], hashes: Places, names: list[str], schema: pa.Schema
 ) -> Iterator[pa.Table]:
-    """The rows whose keys have one of these hashes."""
+    """Yield the rows whose keys have one of these hashes."""
 
-    def read(one: FileToRead) -> Iterator[pa.Table]:
-        for part in reader.visible(one, names, None, float("inf")):
+    def read(file: FileToRead) -> Iterator[pa.Table]:
+        for part in reader.visible(file, names, None, float("inf")):
             is_one = np.isin(key_hashes(part, reader.table.meta), hashes)
             yield part.filter(pa.array(is_one)).select(names).cast(schema)
 

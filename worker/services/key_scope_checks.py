@@ -44,11 +44,11 @@ class KeyScopeChecker(Keeper):
         return keys_checked(meta) is not None
 
     def keep(self, then: TableView, version: int, files: list[ScannedFile]) -> int:  # noqa: ARG002 - files say it
-        """Sees bucket numbers without a key in two partitions; stops at the first one that has one."""
+        """Check bucket numbers for keys in two partitions, up to the first one with such a key."""
         checked = keys_checked(then.meta)
         if checked is None:
             return 0
-        entries = [common_pb2.LiveEntry(file=one.file, data_version=one.data_version) for one in files]
+        entries = [common_pb2.LiveEntry(file=scanned.file, data_version=scanned.data_version) for scanned in files]
         look = _Look(self, then, checked, entries)
         next(look.keys_in_the_way(), None)
         return look.done - checked[1]

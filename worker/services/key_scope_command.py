@@ -12,7 +12,7 @@ from metaservice.client import key_scope, keys_checked
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.files.warehouse import check_warehouse
-from worker.services.commands import told, warehouse_of
+from worker.services.commands import command_errors, warehouse_of
 from worker.services.key_scope_checks import KeyScopeChecker
 
 KEYS_SHOWN: Final = 1_000
@@ -27,7 +27,7 @@ def run_check_keys(session: Session, table: str, warehouse: str | None) -> Exit:
         return Exit.DONE if is_unique else Exit.REFUSED
     lake = Connection(session.client, place, None)
     shown = 0
-    with told():
+    with command_errors():
         check_warehouse(session.client, place)
         for twice in islice(KeyScopeChecker(lake).check(TableView(lake, meta)), KEYS_SHOWN):
             shown += 1

@@ -215,18 +215,18 @@ class Purge:
                 self._client.confirm_swept(page.settled_txn_id)
 
     def _sweep_page(self, pool: ThreadPoolExecutor, folders: Iterable[maintenance_pb2.SweepableFolder]) -> None:
-        found: dict[str, list[str]] = {}
+        by_table: dict[str, list[str]] = {}
         ended = []
         for folder in folders:
             if not folder.txn_id:
                 self._remove_table(pool, folder.table_id)
                 continue
-            start, paths = f"{self._root}/{folder.table_id}/", found.setdefault(folder.table_id, [])
+            start, paths = f"{self._root}/{folder.table_id}/", by_table.setdefault(folder.table_id, [])
             paths += self._list(folder.table_id, folder.txn_id)
             ended.append(f"{start}{folder.txn_id}")
             if len(paths) >= SWEPT_AT_ONCE:
-                self._sweep_files(pool, folder.table_id, found.pop(folder.table_id))
-        for table_id, paths in found.items():
+                self._sweep_files(pool, folder.table_id, by_table.pop(folder.table_id))
+        for table_id, paths in by_table.items():
             self._sweep_files(pool, table_id, paths)
         for path in ended if not self._dry_run else ():
             with suppress(OSError):
@@ -245,16 +245,16 @@ class Purge:
         except OSError as error:
             self.report.fail(where, error)
 
-    def _sweep_files(self, pool: ThreadPoolExecutor, table_id: str, found: Iterable[str]) -> None:
+    def _sweep_files(self, pool: ThreadPoolExecutor, table_id: str, files: Iterable[str]) -> None:
         """Deletes the files that nothing needs, including those on the purge list."""
-        for paths in pages(found, SWEPT_AT_ONCE):
+        for paths in pages(files, SWEPT_AT_ONCE):
             self._sweep_checked(pool, table_id, paths)
 
     def _sweep_checked(self, pool: ThreadPoolExecutor, table_id: str, paths: list[str]) -> None:
-        told = self._client.check_paths(table_id, paths)
-        known = {*told.needed, *told.purgeable}
-        self.report.kept += len(told.needed)
-        strays = [path for path in paths if path not in known]
+        checked = self._client.check_paths(table_id, paths)
+        accounted = {*checked.needed, *checked.purgeable}
+        self.report.kept += len(checked.needed)
+        strays = [path for path in paths if path not in accounted]
         if self._dry_run:
             self.report.swept += len(strays)
             for path in strays:
@@ -278,8 +278,8 @@ class Purge:
             self._delete(pool, table_id, paths, "sweep")
 
     def _folders(self) -> list[str]:
-        """The tables in whose folders files of tables lie. That of a clone may have been dropped."""
-        return list(dict.fromkeys(one.folder_id or one.table_id for one in self._client.list_tables()))
+        """Return the ids of folders with files of tables; the table of a clone's folder may have been dropped."""
+        return list(dict.fromkeys(table.folder_id or table.table_id for table in self._client.list_tables()))
 
     def _aged(self, table_id: str) -> list[str]:
         """What the Iceberg catalog generated long ago."""
@@ -329,9 +329,9 @@ class Purge:
         listed = self._files.get_file_info(fs.FileSelector(f"{start}{folder}", recursive=True, allow_not_found=True))
         last_ns = (self._now_s() - generated_files.KEEP_S) * 1e9
         return [
-            one.path[len(start) :]
-            for one in listed
-            if one.type == fs.FileType.File and one.mtime_ns is not None and one.mtime_ns < last_ns
+            info.path[len(start) :]
+            for info in listed
+            if info.type == fs.FileType.File and info.mtime_ns is not None and info.mtime_ns < last_ns
         ]
 
     def _remove_table(self, pool: ThreadPoolExecutor, table_id: str) -> None:

@@ -50,15 +50,15 @@ class StagedTables:
             self._files.delete_file(path)
 
     def given_up(self, now_s: float) -> list[str]:
-        """The ids of tables that were noted too long ago."""
+        """Return the ids of tables that were noted too long ago."""
         if crosses_link(self._files, self._root, self._folder):
             return []
         listed = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
         last_ns = (now_s - KEEP_S) * 1e9
         return sorted(
-            one.base_name
-            for one in listed
-            if ID.match(one.base_name) and one.mtime_ns is not None and one.mtime_ns < last_ns
+            info.base_name
+            for info in listed
+            if ID.match(info.base_name) and info.mtime_ns is not None and info.mtime_ns < last_ns
         )
 
     def end(self, table_id: str) -> bool:

@@ -62,11 +62,11 @@ def jar_setting() -> dict[str, str]:
 
 
 def address_settings(uri: str, warehouse: str, user: str = "") -> dict[str, str]:
-    """Where a lake is, in the words of the catalog's settings."""
-    found = {"uri": uri, "warehouse": warehouse, "python": sys.executable}
+    """Return a lake's address and warehouse as settings of the catalog."""
+    settings = {"uri": uri, "warehouse": warehouse, "python": sys.executable}
     if user:
-        found["user"] = user
-    return found
+        settings["user"] = user
+    return settings
 
 
 def credential_settings(credentials: Credentials) -> dict[str, str]:

@@ -71,7 +71,7 @@ def _read_spark(kind: t.DataType, words: Mapping[type[t.DataType], str] = WORDS)
         case t.MapType():
             return Map(_read_spark(kind.keyType, words), _read_spark(kind.valueType, words))
         case t.StructType():
-            fields = [Field(one.name, _read_spark(one.dataType, words), one.nullable) for one in kind.fields]
+            fields = [Field(field.name, _read_spark(field.dataType, words), field.nullable) for field in kind.fields]
             return Struct(tuple(fields))
         case _:
             return Atomic(_word(kind, words))
@@ -116,7 +116,7 @@ def table_schema(meta: catalog_pb2.Table, *, nullable: bool = False) -> t.Struct
 def columns_schema(columns: list[catalog_pb2.Column], *, nullable: bool = False) -> t.StructType:
     fields = []
     for column in columns:
-        nested = {one.path: one.field_id for one in column.nested}
+        nested = {field.path: field.field_id for field in column.nested}
         kind = parse_type(column.type, nested, nullable=nullable)
         fields.append(t.StructField(column.name, kind, nullable or column.nullable, {FIELD_ID: column.column_id}))
     return t.StructType(fields)
@@ -152,12 +152,14 @@ def _spark_type(kind: Type, path: str, nested: Mapping[str, int], *, nullable: b
         case Map(key, value):
             return t.MapType(below("key", key), below("value", value))
         case Struct(fields):
-            found = []
-            for one in fields:
-                field_id = nested.get(path_below(path, one.name))
+            spark_fields = []
+            for field in fields:
+                field_id = nested.get(path_below(path, field.name))
                 metadata = {} if field_id is None else {FIELD_ID: field_id}
-                found.append(t.StructField(one.name, below(one.name, one.kind), nullable or one.nullable, metadata))
-            return t.StructType(found)
+                spark_fields.append(
+                    t.StructField(field.name, below(field.name, field.kind), nullable or field.nullable, metadata)
+                )
+            return t.StructType(spark_fields)
 
 
 def literal_of(value: Any, type_name: str) -> Column:

@@ -98,8 +98,8 @@ class _Parser:
             parts.append(self._all(depth))
         if len(parts) == 1:
             return parts[0]
-        known = [part for part in map(_joined, parts) if part is not None]
-        return Predicate(any_of=common_pb2.PredicateList(operands=known)) if len(known) == len(parts) else None
+        sound = [part for part in map(_joined, parts) if part is not None]
+        return Predicate(any_of=common_pb2.PredicateList(operands=sound)) if len(sound) == len(parts) else None
 
     def _all(self, depth: int) -> _Tree:
         parts = [self._not(depth)]
@@ -158,8 +158,8 @@ class _Parser:
 
 
 def _closing(tokens: Sequence[Token]) -> dict[int, int] | None:
-    """The end of each group; None if groups don't match."""
-    found: dict[int, int] = {}
+    """Return the end of each group of brackets; None if they don't match."""
+    ends: dict[int, int] = {}
     opened: list[int] = []
     for at, token in enumerate(tokens):
         if token.kind == "op" and token.text in "([":
@@ -167,8 +167,8 @@ def _closing(tokens: Sequence[Token]) -> dict[int, int] | None:
         elif token.kind == "op" and token.text in ")]":
             if not opened or tokens[opened[-1]].text + token.text not in ("()", "[]"):
                 return None
-            found[opened.pop()] = at
-    return None if opened else found
+            ends[opened.pop()] = at
+    return None if opened else ends
 
 
 def _joined(tree: _Tree) -> Predicate | None:

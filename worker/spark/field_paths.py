@@ -31,22 +31,22 @@ def split_path(path: str) -> list[str]:
 # -- found missing in rows ---------------------------------------------------------------------------------------------
 
 
-def missing_fields(given: t.DataType, known: t.DataType, path: str = "") -> Iterator[tuple[str, t.DataType]]:
-    """Columns and struct fields, at any depth, that the rows have and the table lacks, by path."""
-    match given, known:
+def missing_fields(given: t.DataType, present: t.DataType, path: str = "") -> Iterator[tuple[str, t.DataType]]:
+    """Yield columns and struct fields, at any depth, that the rows have and the table lacks, by path."""
+    match given, present:
         case t.StructType(), t.StructType():
-            there = {field.name.lower(): field for field in known.fields}
+            by_name = {field.name.lower(): field for field in present.fields}
             for field in given.fields:
-                found = there.get(field.name.lower())
-                below = path_below(path, field.name if found is None else found.name)
-                if found is None:
+                counterpart = by_name.get(field.name.lower())
+                below = path_below(path, field.name if counterpart is None else counterpart.name)
+                if counterpart is None:
                     yield below, field.dataType
                 else:
-                    yield from missing_fields(field.dataType, found.dataType, below)
+                    yield from missing_fields(field.dataType, counterpart.dataType, below)
         case t.ArrayType(), t.ArrayType():
-            yield from missing_fields(given.elementType, known.elementType, path_below(path, "element"))
+            yield from missing_fields(given.elementType, present.elementType, path_below(path, "element"))
         case t.MapType(), t.MapType():
-            yield from missing_fields(given.valueType, known.valueType, path_below(path, "value"))
+            yield from missing_fields(given.valueType, present.valueType, path_below(path, "value"))
         case _:
             return
 
@@ -55,12 +55,12 @@ def missing_fields(given: t.DataType, known: t.DataType, path: str = "") -> Iter
 
 
 def by_column(meta: catalog_pb2.Table, settings: Settings, row: Callable[[str], Column]) -> dict[str, Column]:
-    """The settings by column; a struct with set fields is rebuilt from the row's other fields.
+    """Return the settings by column; a struct with set fields is rebuilt from the row's other fields.
 
     `row` returns a column of the old row. A struct that was NULL becomes one of the set fields.
     """
     columns = {column.name.lower(): column for column in meta.columns}
-    found: dict[str, Column] = {}
+    by_name: dict[str, Column] = {}
     nested: dict[str, dict[tuple[str, ...], Column]] = {}
     for given, value in settings.items():
         parts = [given.strip()] if given.strip().lower() in columns else split_path(given)
@@ -69,39 +69,39 @@ def by_column(meta: catalog_pb2.Table, settings: Settings, row: Callable[[str], 
             raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {given}")
         below = tuple(part.lower() for part in parts[1:])
         fields = nested.setdefault(column.name, {})
-        if column.name in found or any(_meet(below, other) for other in fields):
+        if column.name in by_name or any(_meet(below, other) for other in fields):
             raise InputError("COLUMN_TWICE", f"{given} is set twice")
         if below:
             fields[below] = value
         else:
-            found[column.name] = value
+            by_name[column.name] = value
     for name, fields in nested.items():
         if fields:
             kind = parse_type(columns[name.lower()].type)
-            found[name] = _rebuilt(row(name), kind, fields, quoted_if_odd(name))
-    return found
+            by_name[name] = _rebuilt(row(name), kind, fields, quoted_if_odd(name))
+    return by_name
 
 
-def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
+def _meet(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    shorter = min(len(path), len(other))
+    return path[:shorter] == other[:shorter]
 
 
 def _rebuilt(value: Column, kind: t.DataType, fields: Mapping[tuple[str, ...], Column], path: str) -> Column:
     if not isinstance(kind, t.StructType):
         raise InputError("COLUMN_UNKNOWN", f"{path} is no struct: only fields of structs are set by their path")
-    known = {field.name.lower() for field in kind.fields}
+    names_present = {field.name.lower() for field in kind.fields}
     for names in fields:
-        if names[0] not in known:
+        if names[0] not in names_present:
             raise InputError("COLUMN_UNKNOWN", f"there is no field {path}.{quoted_if_odd(names[0])}")
     parts = []
     for field in kind.fields:
-        mine = {names[1:]: new for names, new in fields.items() if names[0] == field.name.lower()}
+        changes = {names[1:]: new for names, new in fields.items() if names[0] == field.name.lower()}
         old = value.getField(field.name)
-        if () in mine:
-            part = mine[()]
-        elif mine:
-            part = _rebuilt(old, field.dataType, mine, path_below(path, field.name))
+        if () in changes:
+            part = changes[()]
+        elif changes:
+            part = _rebuilt(old, field.dataType, changes, path_below(path, field.name))
         else:
             part = old
         parts.append(part.alias(field.name))

@@ -103,7 +103,7 @@ def counting(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
 
 def tagged_counts(spark: SparkSession, tag: str) -> Counts:
     """Counts the tasks of the jobs with the tag; Spark Connect doesn't report them."""
-    done = known = 0
+    done = total = 0
     if is_classic(spark):
         tracker = spark.sparkContext.statusTracker()
         for job_id in job_ids(spark, tag):
@@ -111,8 +111,8 @@ def tagged_counts(spark: SparkSession, tag: str) -> Counts:
             for stage_id in job.stageIds if job is not None else ():
                 stage = tracker.getStageInfo(stage_id)
                 if stage is not None:
-                    done, known = done + stage.numCompletedTasks, known + stage.numTasks
-    return done, known
+                    done, total = done + stage.numCompletedTasks, total + stage.numTasks
+    return done, total
 
 
 @contextmanager
@@ -124,12 +124,12 @@ def _by_handler(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
     def hear(stages: Any, operation_id: str | None, **_: object) -> None:
         if threading.get_ident() == me:
             listed = list(stages or ())
-            counts = sum(one.num_completed_tasks for one in listed), sum(one.num_tasks for one in listed)
+            counts = sum(stage.num_completed_tasks for stage in listed), sum(stage.num_tasks for stage in listed)
             seen[operation_id or ""] = counts
 
     def count() -> Counts:
         counts = list(seen.values())
-        return sum(done for done, _ in counts), sum(known for _, known in counts)
+        return sum(done for done, _ in counts), sum(total for _, total in counts)
 
     handler: Any = hear
     spark.registerProgressHandler(handler)
@@ -145,6 +145,6 @@ def explain(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
         return None
     state = error.getSqlState() or ""
     if state.startswith(DATA_EXCEPTION) or state == RAISED:
-        said = (error.getMessage() or str(error)).strip()
-        return InputError("VALUE_INVALID", f"a value can't be computed or doesn't fit {meta.name}: {said}")
+        message = (error.getMessage() or str(error)).strip()
+        return InputError("VALUE_INVALID", f"a value can't be computed or doesn't fit {meta.name}: {message}")
     return None

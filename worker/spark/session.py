@@ -50,18 +50,18 @@ def has_active() -> bool:
 
 
 def active_or_new(settings: Mapping[str, str]) -> SparkSession:
-    """The session that is active here, or a new one, with the settings and without Spark's own progress bar."""
-    found = SparkSession.getActiveSession()
-    if found is None:
+    """Return the active session, or a new one with the settings and without Spark's own progress bar."""
+    session = SparkSession.getActiveSession()
+    if session is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
         with java_explained():
-            found = SparkSession.builder.config(map={OWN_BAR: "false", **settings}).getOrCreate()
-    return found
+            session = SparkSession.builder.config(map={OWN_BAR: "false", **settings}).getOrCreate()
+    return session
 
 
 @contextmanager
 def java_explained() -> Iterator[None]:
-    """Around the start of a session: where there is no Java that can start it, a sentence says so."""
+    """Explain, around the start of a session, that no suitable Java exists."""
     if not prepare_java() and "SPARK_REMOTE" not in os.environ:
         raise InputError("JAVA_MISSING", f"Spark needs Java {JAVA_MIN} or later, and {missing_java()}")
     try:
@@ -69,14 +69,14 @@ def java_explained() -> Iterator[None]:
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        said = f"Spark's Java ended while it started: it needs Java {JAVA_MIN} or later; what it said is above"
-        raise InputError("JAVA_MISSING", said) from error
+        message = f"Spark's Java ended while it started: it needs Java {JAVA_MIN} or later; what it said is above"
+        raise InputError("JAVA_MISSING", message) from error
 
 
 def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> None:
-    """Sets up a catalog of tables; a name that stands for another one is refused."""
-    known = {key: spark.conf.get(key, None) for key in settings}
-    if known == settings:
+    """Set up a catalog of tables; refuse a name that another catalog has."""
+    current = {key: spark.conf.get(key, None) for key in settings}
+    if current == settings:
         return
     if is_classic(spark):
         require_jar(spark)
@@ -128,11 +128,11 @@ _with_jar: weakref.WeakKeyDictionary[SparkSession, bool] = weakref.WeakKeyDictio
 
 
 def has_jar(spark: SparkSession) -> bool:
-    """Whether it is a classic session that was started with the jar of the catalog: from its start or never."""
-    found = _with_jar.get(spark)
-    if found is None:
-        found = _with_jar[spark] = is_classic(spark) and _has_class(spark, CATALOG_CLASS)
-    return found
+    """Return whether this is a classic session with the catalog's jar, which it has from its start or never."""
+    with_jar = _with_jar.get(spark)
+    if with_jar is None:
+        with_jar = _with_jar[spark] = is_classic(spark) and _has_class(spark, CATALOG_CLASS)
+    return with_jar
 
 
 def rows_by_jar(
@@ -187,10 +187,10 @@ def _read_by_name(spark: SparkSession, table: str, options: Mapping[str, str]) -
 
 
 def reads_by_jar(rows: DataFrame, table_id: str) -> tuple[list[bytes], int]:
-    """What a DataFrame reads of a table, as messages of the wire, and the oldest version that it reads."""
+    """Return a DataFrame's reads of a table, as messages of the wire, and the oldest version that it reads."""
     jvm: Any = rows.sparkSession._jvm
-    found = jvm.io.laketx.spark.write.PlanReads.of(_jframe(rows), table_id)
-    return [bytes(one) for one in found.reads()], int(found.version())
+    plan_reads = jvm.io.laketx.spark.write.PlanReads.of(_jframe(rows), table_id)
+    return [bytes(read) for read in plan_reads.reads()], int(plan_reads.version())
 
 
 @dataclass(frozen=True)
@@ -204,14 +204,17 @@ class ReadElsewhere:
 
 
 def reads_elsewhere_by_jar(rows: DataFrame, table_id: str, warehouse: str) -> list[ReadElsewhere]:
-    """What a DataFrame reads of other tables of the lake with that warehouse."""
+    """Return a DataFrame's reads of other tables of the lake with this warehouse."""
     jvm: Any = rows.sparkSession._jvm
-    found = jvm.io.laketx.spark.write.PlanReads.elsewhere(_jframe(rows), table_id, warehouse)
+    tables = jvm.io.laketx.spark.write.PlanReads.elsewhere(_jframe(rows), table_id, warehouse)
     return [
         ReadElsewhere(
-            str(one.tableId()), [bytes(read) for read in one.reads()], int(one.version()), int(one.schemaVersion())
+            str(table.tableId()),
+            [bytes(read) for read in table.reads()],
+            int(table.version()),
+            int(table.schemaVersion()),
         )
-        for one in found
+        for table in tables
     ]
 
 
@@ -230,14 +233,14 @@ class Outcome:
 
 
 def write_outcome(spark: SparkSession, catalog: str, result: str) -> Outcome | None:
-    """The outcome of the write with that option `result`, once; None: there was no such write."""
+    """Return, once, the outcome of the write with this option `result`; None if there was no such write."""
     if is_classic(spark):
         jvm: Any = spark._jvm
-        found = jvm.io.laketx.spark.write.WriteResults.take(result)
-        if found is None:
+        written = jvm.io.laketx.spark.write.WriteResults.take(result)
+        if written is None:
             return None
-        parts = [bytes(one) for one in (found.answer(), found.begin(), found.files(), found.commit())]
-        return Outcome(str(found.txnId()), int(found.rows()), int(found.attempts()), *parts)
+        parts = [bytes(message) for message in (written.answer(), written.begin(), written.files(), written.commit())]
+        return Outcome(str(written.txnId()), int(written.rows()), int(written.attempts()), *parts)
     rows = spark.sql(f"CALL {catalog}.system.write_result(id => '{result}')").collect()
     if not rows:
         return None
@@ -279,13 +282,13 @@ def python_hint(spark: SparkSession) -> str:
     """
     if not is_classic(spark) or not (spark.sparkContext.master or "").startswith("local"):
         return ""
-    wanted = spark.sparkContext.pythonExec
-    found = shutil.which(wanted)
+    program = spark.sparkContext.pythonExec
+    path = shutil.which(program)
     advice = f"start Spark with PYSPARK_PYTHON={sys.executable}"
-    if found is None:
-        return f"Spark's Python workers would run {wanted}, which can't be found: {advice}"
-    if os.path.realpath(Path(found).parent) != os.path.realpath(Path(sys.executable).parent):
-        return f"Spark's Python workers run {found}, another environment than this one: {advice}"
+    if path is None:
+        return f"Spark's Python workers would run {program}, which can't be found: {advice}"
+    if os.path.realpath(Path(path).parent) != os.path.realpath(Path(sys.executable).parent):
+        return f"Spark's Python workers run {path}, another environment than this one: {advice}"
     return ""
 
 
@@ -318,13 +321,13 @@ _loans_lock = threading.Lock()
 
 
 @contextmanager
-def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Threads share the session: a setting is restored when its last user is done."""
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set the settings for the block. Threads share the session: a setting is restored when its last user is done."""
     connected: Any = spark
     session = _jsession(spark).sessionUUID() if is_classic(spark) else connected.session_id
     taken = []
     try:
-        for key, value in wanted.items():
+        for key, value in settings.items():
             with _loans_lock:
                 differs = spark.conf.get(key) != value
                 if differs and (session, key) not in _loans:

@@ -140,10 +140,10 @@ def when_open(groups: Groups) -> tuple[str, ...]:
 
 
 def nullable_arguments(groups: Groups) -> list[tuple[str, str]]:
-    """Return the columns of sources of which it helps to know that they have no NULL."""
+    """Return the columns of sources whose lack of NULLs would help."""
     child = groups.aggregate.child
-    found = [origin(child, call.argument) for call in groups.calls if call.kind in ("COUNT", "SUM") and call.argument]
-    return [each for each in dict.fromkeys(found) if each is not None]
+    columns = [origin(child, call.argument) for call in groups.calls if call.kind in ("COUNT", "SUM") and call.argument]
+    return [each for each in dict.fromkeys(columns) if each is not None]
 
 
 def touched_plan(groups: Groups, changed: Collection[str]) -> DeltaPlan | None:

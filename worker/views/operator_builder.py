@@ -338,18 +338,18 @@ class OperatorBuilder:
         names: Mapping[exp.Expr, str],
         texts: Mapping[exp.Expr, str],
     ) -> Operator:
-        """The groups of one of several grouping sets, with NULL for the keys of others."""
+        """Return the groups of one of several grouping sets, with NULL for the keys of the other sets."""
         prefix = self.name()
         inner = {part: f"{prefix}.{at}" for at, part in enumerate((*own, *calls))}
-        told = [call for call in calls if isinstance(call, exp.Grouping | exp.GroupingId)]
-        added = [call for call in calls if call not in told]
+        of_set = [call for call in calls if isinstance(call, exp.Grouping | exp.GroupingId)]
+        added = [call for call in calls if call not in of_set]
         if not own and not added:
             added = [exp.Count(this=exp.Star(), big_int=True)]
             inner[added[0]] = f"{prefix}.n"
             texts = {**texts, added[0]: self.text(added[0])}
         groups = self._groups(rows, {key: inner[key] for key in own}, added, inner, texts)
         shown = {key: quoted(inner[key]) if key in own else null_of(key) for key in keys}
-        shown |= {call: grouping_of(call, own) if call in told else quoted(inner[call]) for call in calls}
+        shown |= {call: grouping_of(call, own) if call in of_set else quoted(inner[call]) for call in calls}
         return Project(groups, tuple((text, names[part]) for part, text in shown.items()))
 
     def _over(self, expression: exp.Expr, names: Mapping[exp.Expr, str]) -> str:

@@ -114,7 +114,7 @@ def past_refreshes(view: TableView, definition: Definition) -> list[PastRefresh]
 
 def _refreshes(view: TableView, definition: Definition, version: int | None, count: int) -> Iterator[LastRefresh]:
     newest = read_pb2.VersionFilter(properties={VECTOR: ""}, to_version=version)
-    for commit in view.client.list_versions(view.table_id, wanted=newest, page_size=count):
+    for commit in view.client.list_versions(view.table_id, matching=newest, page_size=count):
         yield _refresh_of(commit, definition)
 
 
@@ -132,7 +132,7 @@ def _refresh_of(commit: read_pb2.Version, definition: Definition) -> LastRefresh
 def oldest_commit_us(lake: Connection, source_id: str, version: int) -> int | None:
     """Return the commit time of the first commit after a version; None if there is none, or it is no longer known."""
     after = read_pb2.VersionFilter(from_version=version + 1, to_version=version + 1)
-    commit = next(lake.client.list_versions(source_id, wanted=after, page_size=1), None)
+    commit = next(lake.client.list_versions(source_id, matching=after, page_size=1), None)
     return None if commit is None else commit.commit_time_us
 
 
@@ -269,26 +269,26 @@ def _planned(
     full: bool,
     past: Callable[[], Sequence[PastRefresh]] | None = None,
 ) -> _Plan:
-    """The rows of a refresh. With `past`, the refreshes before it say whether a full one is expected to be faster."""
-    reason, changed, known = _why_full(query, sources, last, full=full), None, None
+    """Return the rows of a refresh. With `past`, earlier refreshes decide whether a full one should be faster."""
+    reason, changed, totals = _why_full(query, sources, last, full=full), None, None
     if reason is None:
         try:
             changed = sources.changed_rows()
             reason = None if past is None else _why_faster(past(), changed)
             if reason is None:
-                known = known_totals(query.operator, sources, None if last is None else last.totals)
-                if past is None or not known.is_joined:
-                    rows = difference(known.query, known.added_to(sources), old)
-                    return _Plan(rows, True, "", changed, known.stored)
+                totals = known_totals(query.operator, sources, None if last is None else last.totals)
+                if past is None or not totals.is_joined:
+                    rows = difference(totals.query, totals.added_to(sources), old)
+                    return _Plan(rows, True, "", changed, totals.stored)
                 reason = "a total that is compared with each row changed"
         except MetaServiceError as error:
             if error.reason != RETIRED:
                 raise
             reason = "versions of a source after the last refresh are no longer kept"
-    known = known or known_totals(query.operator, sources, None)
-    text = whole_text(known.query)
-    rows = run_with(known.added_to(sources).relations(text), text)
-    return _Plan(rows, False, reason, changed, known.stored)
+    totals = totals or known_totals(query.operator, sources, None)
+    text = whole_text(totals.query)
+    rows = run_with(totals.added_to(sources).relations(text), text)
+    return _Plan(rows, False, reason, changed, totals.stored)
 
 
 def _why_faster(past: Sequence[PastRefresh], changed: int) -> str | None:

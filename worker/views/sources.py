@@ -81,15 +81,15 @@ class SourceTables:
         restrictions: Mapping[tuple[str, str], Restriction] | None = None,
         given: Mapping[str, pa.Table] | None = None,
     ) -> dict[str, pa.Table]:
-        """Return the relations that the text of a plan reads, but for those that are given.
+        """Return the relations that the text of a plan reads, except the given ones.
 
-        Where the rows of the same few keys are needed at both versions, those before are the ones after without the
+        If the rows of the same few keys are needed at both versions, those before are the ones after without the
         changes.
         """
-        found: dict[str, pa.Table] = {}
-        self._find(text, restrictions or {}, given or {}, {}, found)
+        relations: dict[str, pa.Table] = {}
+        self._find(text, restrictions or {}, given or {}, {}, relations)
         return {
-            name: found[name] for name in (f"{source}@{side}" for source, side in relations_of(text, self._sources))
+            name: relations[name] for name in (f"{source}@{side}" for source, side in relations_of(text, self._sources))
         }
 
     def _find(
@@ -98,25 +98,25 @@ class SourceTables:
         restrictions: Mapping[tuple[str, str], Restriction],
         given: Mapping[str, pa.Table],
         keys: dict[str, pa.Array],
-        found: dict[str, pa.Table],
+        relations: dict[str, pa.Table],
     ) -> None:
-        """Adds the relations that a text reads to those that are found, and the keys by which they are read."""
-        wanted = relations_of(text, self._sources)
-        for name, side in sorted(wanted, key=lambda place: (place[1] == FROM, place)):
-            if f"{name}@{side}" in found:
+        """Add to `relations` what a text reads, and to `keys` the keys by which it is read."""
+        needed = relations_of(text, self._sources)
+        for name, side in sorted(needed, key=lambda place: (place[1] == FROM, place)):
+            if f"{name}@{side}" in relations:
                 continue
             restriction = restrictions.get((name, side)) if side in {FROM, TO} else None
             if restriction is not None and self._kind(name, side, restriction.column) not in EXACT:
                 restriction = None
             if restriction is not None and restriction.keys not in keys:  # they need only relations of steps before
-                self._find(restriction.keys, restrictions, given, keys, found)
-                keys[restriction.keys] = run_with({**found, **given}, restriction.keys).column("k").unique()
+                self._find(restriction.keys, restrictions, given, keys, relations)
+                keys[restriction.keys] = run_with({**relations, **given}, restriction.keys).column("k").unique()
             chosen = None if restriction is None else self._chosen(name, side, restriction, keys[restriction.keys])
-            after = found.get(f"{name}@{TO}") if restriction == restrictions.get((name, TO)) else None
+            after = relations.get(f"{name}@{TO}") if restriction == restrictions.get((name, TO)) else None
             rows = None
             if restriction is not None and chosen is not None and side == FROM and self._is_exact(name):
                 rows = None if after is None else self._before_changes(name, after, restriction.column, chosen.keys)
-            found[f"{name}@{side}"] = self._relation(name, side, chosen) if rows is None else rows
+            relations[f"{name}@{side}"] = self._relation(name, side, chosen) if rows is None else rows
 
     def _relation(self, name: str, side: str, chosen: KeyRows | None) -> pa.Table:
         if side == NONE:

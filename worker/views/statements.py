@@ -146,7 +146,7 @@ def _created(text: str, *, is_replacing: bool) -> CreateView:
         raise _invalid(text)
     at, clauses = head.end(), dict[str, str]()
     while (words := _AS.match(text, at)) is None:
-        clause = next((found for found in (clause.match(text, at) for clause in _CLAUSES) if found), None)
+        clause = next((match for match in (clause.match(text, at) for clause in _CLAUSES) if match), None)
         if clause is None or clauses.keys() & _given(clause).keys():
             raise _invalid(text[at:])
         clauses |= _given(clause)

@@ -63,22 +63,22 @@ class Callers:
         self._refused: TTLCache[bytes, str] = TTLCache(REFUSED_MAX, REFUSED_S, now_s)
         self._lock = threading.Lock()
 
-    def known(self, authorization: str) -> Connection | None:
-        """The connection of a caller that MetaService knew lately; None: it has to be asked. Calls nobody."""
+    def recent(self, authorization: str) -> Connection | None:
+        """The connection of a caller that MetaService identified recently; otherwise None. Makes no call."""
         token = self._token(authorization)
         with self._lock:
             if why := self._refused.get(_digest(token)):
                 raise CallerRefusedError(why)
-            found = self._lakes.get(token)
-            if found is None or found.until_s < self._now_s():
+            caller = self._lakes.get(token)
+            if caller is None or caller.until_s < self._now_s():
                 return None
             self._lakes.move_to_end(token)
-            return found.lake
+            return caller.lake
 
     def lake(self, authorization: str) -> Connection:
-        """The connection of a caller, by the header that tells who it is. Asks MetaService if it doesn't know it."""
-        found = self.known(authorization)
-        return self._asked(self._token(authorization)) if found is None else found
+        """The connection of a caller, by its Authorization header. Calls MetaService for a caller that isn't recent."""
+        lake = self.recent(authorization)
+        return self._asked(self._token(authorization)) if lake is None else lake
 
     def _token(self, authorization: str) -> str:
         if len(authorization) > TOKEN_CHARS_MAX + len(BEARER):
@@ -110,13 +110,13 @@ class Callers:
 
     def _keep(self, token: str, lake: Connection) -> Connection:
         with self._lock:
-            there = self._lakes.pop(token, None)
-            kept = lake if there is None else there.lake
+            before = self._lakes.pop(token, None)
+            kept = lake if before is None else before.lake
             self._lakes[token] = _Caller(kept, self._now_s() + KNOWN_S)
             ended = self._lakes.popitem(last=False)[1].lake if len(self._lakes) > CALLERS_MAX else None
-        for one in (ended, lake if kept is not lake else None):
-            if one is not None:
-                one.close()
+        for closing in (ended, lake if kept is not lake else None):
+            if closing is not None:
+                closing.close()
         return kept
 
     def _note_refusal(self, token: str, why: str) -> None:

@@ -43,16 +43,16 @@ class Certificate:
             connection.context = self._newest
 
     def _read(self) -> ssl.SSLContext:
-        found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            found.load_cert_chain(self._cert, self._key, password=_no_password)
+            context.load_cert_chain(self._cert, self._key, password=_no_password)
         except (OSError, ValueError) as error:  # what is wrong with a pair is an SSLError, an OSError
             raise InputError(
                 self.reason,
                 f"the certificate {self._cert} with the key {self._key} can't be used: {error}; name PEM files that "
                 "belong together, the key without a password",
             ) from error
-        return found
+        return context
 
     def _stamps(self) -> Sequence[Stamp | None]:
         return [read_stamp(path) for path in (self._cert, self._key)]

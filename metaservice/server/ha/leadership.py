@@ -67,7 +67,7 @@ class Leadership(Leads):
         self._clocks = clocks
         self._lost = lost
         self._seen: Sighting | None = None
-        self._mine: Lease | None = None
+        self._lease: Lease | None = None
         self._tag = ""
         self._valid_until_ms = 0
         self._taken_ms = self._took_ms = 0
@@ -89,20 +89,20 @@ class Leadership(Leads):
             return False
 
     def _try_take(self) -> bool:
-        found = self._at.read()
+        state = self._at.read()
         now_ms = self._clocks.mono_ms()
-        self._seen = see(self._seen, *found, now_ms) if found is not None else None
+        self._seen = see(self._seen, *state, now_ms) if state is not None else None
         took = self._seen is not None and self._seen.lease.holder == self._holder  # and the answer was lost
         if not took and not may_take(self._seen, now_ms):
             return False
-        mine = taken(self._seen, self._holder, self.address, self._clocks.now_us())
-        tag = self._at.write(mine, self._seen.tag if self._seen is not None else None)
+        lease = taken(self._seen, self._holder, self.address, self._clocks.now_us())
+        tag = self._at.write(lease, self._seen.tag if self._seen is not None else None)
         if tag is None:
             return False
-        self._mine, self._tag, self._valid_until_ms = mine, tag, now_ms + VALID_MS
+        self._lease, self._tag, self._valid_until_ms = lease, tag, now_ms + VALID_MS
         self._taken_ms = now_ms
         self._before = self._seen.lease.address if self._seen is not None else ""
-        event(LEASE_TAKEN, epoch=mine.epoch, before=self._before)
+        event(LEASE_TAKEN, epoch=lease.epoch, before=self._before)
         return True
 
     def start(self) -> None:
@@ -112,7 +112,7 @@ class Leadership(Leads):
     @property
     def leads(self) -> bool:
         """Whether this process has the lease, valid or not."""
-        return self._mine is not None
+        return self._lease is not None
 
     def took_over(self) -> None:
         """Notes that calls are taken from now on."""
@@ -123,13 +123,13 @@ class Leadership(Leads):
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
-        mine, self._mine = self._mine, None
+        lease, self._lease = self._lease, None
         self._valid_until_ms = 0
-        if mine is None:
+        if lease is None:
             return
         try:
-            if self._at.write(mine.free(self._clocks.now_us()), self._tag) is not None:
-                event(LEASE_RELEASED, epoch=mine.epoch)
+            if self._at.write(lease.free(self._clocks.now_us()), self._tag) is not None:
+                event(LEASE_RELEASED, epoch=lease.epoch)
         except OSError as error:
             event(LEASE_UNREACHABLE, error=repr(error))  # it runs out
 
@@ -139,10 +139,10 @@ class Leadership(Leads):
 
     @property
     def leader(self) -> str:
-        """The address of the leader, as far as it is known; empty: nobody leads."""
-        mine, seen = self._mine, self._seen
-        if mine is not None:
-            return mine.address if self._left_ms() > 0 else ""
+        """The address of the leader, if known; empty: nobody leads."""
+        own, seen = self._lease, self._seen
+        if own is not None:
+            return own.address if self._left_ms() > 0 else ""
         if seen is None or may_take(seen, self._clocks.mono_ms()):
             return ""
         return seen.lease.address
@@ -152,15 +152,15 @@ class Leadership(Leads):
         self._stop()
 
     def view(self) -> LeadView:
-        mine, seen = self._mine, self._seen
-        lease = mine or (seen.lease if seen is not None else None)
+        own, seen = self._lease, self._seen
+        lease = own or (seen.lease if seen is not None else None)
         return LeadView(
-            role=LEADER if mine is not None else STANDBY,
+            role=LEADER if own is not None else STANDBY,
             leader=self.leader,
             lease_epoch=lease.epoch if lease is not None else 0,
             lease_left_ms=max(self._left_ms(), 0),
             take_over_time_us=lease.taken_us if lease is not None else 0,
-            standbys=self.list_standbys() if mine is not None else (),
+            standbys=self.list_standbys() if own is not None else (),
             lease_age_ms=self._age_ms(),
             leader_before=self._before,
             take_over_ms=self._took_ms,
@@ -183,7 +183,7 @@ class Leadership(Leads):
 
     def _age_ms(self) -> int:
         """Since the last renewal, as this process knows: it sent it, or saw it first."""
-        if self._mine is not None:
+        if self._lease is not None:
             return VALID_MS - self._left_ms()
         return self._clocks.mono_ms() - self._seen.first_ms if self._seen is not None else 0
 
@@ -198,8 +198,8 @@ class Leadership(Leads):
 
     def renew(self) -> bool:
         """Renews once; False: this process leads no more, and was told so."""
-        assert self._mine is not None
-        sent_ms, following = self._clocks.mono_ms(), self._mine.renewed(self._clocks.now_us())
+        assert self._lease is not None
+        sent_ms, following = self._clocks.mono_ms(), self._lease.renewed(self._clocks.now_us())
         try:
             tag = self._at.write(following, self._tag)
             if tag is None:
@@ -210,16 +210,16 @@ class Leadership(Leads):
                 return True
             self._lost(f"the lease could not be renewed for {GIVE_UP_MS / 1000:g} s")
             return False
-        self._mine, self._tag, self._valid_until_ms = following, tag, sent_ms + VALID_MS
+        self._lease, self._tag, self._valid_until_ms = following, tag, sent_ms + VALID_MS
         return True
 
     def _adopt(self) -> bool:
-        """The state is another: ours, if the answer to an earlier write was lost, or another holder's."""
-        found = self._at.read()
-        if found is not None and found[0].holder == self._holder and not found[0].released:
-            self._mine, self._tag = found
+        """Take over a changed lease: ours, if the answer to an earlier write was lost; otherwise another holder's."""
+        state = self._at.read()
+        if state is not None and state[0].holder == self._holder and not state[0].released:
+            self._lease, self._tag = state
             return True
-        self._lost(f"{found[0].address if found is not None else 'nobody'} holds the lease")
+        self._lost(f"{state[0].address if state is not None else 'nobody'} holds the lease")
         return False
 
 

@@ -135,14 +135,14 @@ def stand_by(
     leads = lead_store(settings.place, lambda: os.kill(os.getpid(), signal.SIGTERM))
     _check_log(settings.place, settings.log_place)
     standbys = _standbys(settings.place, leads)
-    told = StandbyAnswers(
+    answers = StandbyAnswers(
         lambda: not_leader(leads.leader),
         lambda: admin_pb2.GetStatusResponse(
             version=product_version(),
             **asdict(replace(leads.view(), role=STANDBY)),  # also while it opens the store
         ),
     )
-    server = Standby(settings.listen, told, credentials(), connections_max)
+    server = Standby(settings.listen, answers, credentials(), connections_max)
     port = server.address.rpartition(":")[2]
     leads.address = standbys.address = settings.advertise or _reachable(settings.listen, port)
     server.start()
@@ -165,19 +165,19 @@ def _check_log(place: ObjectPlace, log: LogPlace) -> None:
 def _standbys(place: ObjectPlace, leads: Leadership) -> StandbyRegistry:
     from metaservice.store.lease.standby_notes import NotesInBucket  # noqa: PLC0415 - its library is optional
 
-    found = StandbyRegistry(NotesInBucket(place), RealClocks(), lambda: leads.leads, partial(leads.failed, STANDBYS))
-    leads.list_standbys = found.view
-    return found
+    registry = StandbyRegistry(NotesInBucket(place), RealClocks(), lambda: leads.leads, partial(leads.failed, STANDBYS))
+    leads.list_standbys = registry.view
+    return registry
 
 
 def lead_store(place: ObjectPlace, stop: Callable[[], None] = lambda: None) -> Leadership:
-    """This process's part in who leads. Raises StoreUnusable."""
+    """Returns this process's leadership of the store in a bucket. Raises StoreUnusable."""
     try:
         from metaservice.store.engines import slate  # noqa: F401, PLC0415 - its library is optional, and missed now, not later
         from metaservice.store.lease.lease_object import LeaseInBucket  # noqa: PLC0415 - likewise
     except ImportError as error:
-        said = "a store in a bucket needs more packages: pip install 'laketx[s3]'"
-        raise StoreUnusable(STORE_UNREACHABLE, path=str(place), found=said) from error
+        missing = "a store in a bucket needs more packages: pip install 'laketx[s3]'"
+        raise StoreUnusable(STORE_UNREACHABLE, path=str(place), found=missing) from error
     try:
         at = LeaseInBucket(place)
     except OSError as error:

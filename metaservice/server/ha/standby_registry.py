@@ -73,7 +73,7 @@ class StandbyRegistry:
         now_ms = self._clocks.mono_ms()
         tags = {address: tag for address, tag in self._notes.list_tags().items() if address != self.address}
         seen = see_notes(self._seen, tags, now_ms)
-        forgotten = [address for address, one in seen.items() if one.is_forgotten(now_ms)]
+        forgotten = [address for address, note in seen.items() if note.is_forgotten(now_ms)]
         for address in forgotten:
             self._notes.remove(address)
             del seen[address]

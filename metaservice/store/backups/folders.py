@@ -70,8 +70,8 @@ class Manifest:
         return sum(file.size_bytes for file in self.files)
 
 
-def same_file_system(one: Path, other: Path) -> bool:
-    return one.stat().st_dev == other.stat().st_dev
+def same_file_system(path: Path, other: Path) -> bool:
+    return path.stat().st_dev == other.stat().st_dev
 
 
 def free_bytes(folder: Path) -> int:
@@ -151,17 +151,17 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
 def _differences(folder: Path, manifest: Manifest) -> Iterator[str]:
     named = {file.name: file for file in manifest.files}
-    there = {path.name: path for path in folder.iterdir() if path.name != MANIFEST}
-    for name in sorted(there.keys() - named.keys()):
+    present = {path.name: path for path in folder.iterdir() if path.name != MANIFEST}
+    for name in sorted(present.keys() - named.keys()):
         yield f"{name} is not of the backup"
     for name, file in sorted(named.items()):
-        path = there.get(name)
+        path = present.get(name)
         if path is None:
             yield f"{name} is missing"
         elif path.stat().st_size != file.size_bytes:
             yield f"{name} has {path.stat().st_size} bytes of {file.size_bytes}"
     for name, file in sorted(named.items()):
-        if digest_of(there[name]) != file.digest:
+        if digest_of(present[name]) != file.digest:
             yield f"{name} holds other bytes than were written"
 
 

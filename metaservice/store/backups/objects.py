@@ -35,7 +35,7 @@ class RepositoryUnreachable(OSError):  # noqa: N818 - says what it is
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedObject:
     """An object in a listing."""
 
     name: str
@@ -53,7 +53,7 @@ class Objects(Protocol):
     def fetch(self, name: str, target: Path) -> None:
         """Writes the object's bytes to a file."""
 
-    def list(self, prefix: str) -> Iterator[Found]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         """The objects whose names begin with it, by name."""
 
     def delete(self, names: Iterable[str]) -> None:
@@ -93,8 +93,8 @@ class BucketObjects(Objects):
             from botocore.config import Config  # noqa: PLC0415
             from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
         except ImportError as error:
-            said = "a repository in a bucket needs more packages: pip install 'laketx[s3]'"
-            raise invalid("BACKUP_REPOSITORY_INVALID", said, repository=place) from error
+            missing = "a repository in a bucket needs more packages: pip install 'laketx[s3]'"
+            raise invalid("BACKUP_REPOSITORY_INVALID", missing, repository=place) from error
         self._bucket, self._path = place.bucket, place.path
         self._refused = ClientError
         self._unanswered = BotoCoreError  # some of them are errors of the system, too
@@ -133,13 +133,13 @@ class BucketObjects(Objects):
                 for chunk in body.iter_chunks(_CHUNK_BYTES):
                     file.write(chunk)
 
-    def list(self, prefix: str) -> Iterator[Found]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         with self._errors_of(prefix):
             pages = self._s3.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self._bucket, Prefix=f"{self._path}/{prefix}"):
-                for one in page.get("Contents", ()):
-                    name = one["Key"].removeprefix(f"{self._path}/")
-                    yield Found(name, one["Size"], one["LastModified"].timestamp())
+                for content in page.get("Contents", ()):
+                    name = content["Key"].removeprefix(f"{self._path}/")
+                    yield ListedObject(name, content["Size"], content["LastModified"].timestamp())
 
     def delete(self, names: Iterable[str]) -> None:
         waiting = list(names)
@@ -203,14 +203,14 @@ class FolderObjects(Objects):
             for chunk in _chunks(self._root / name):
                 file.write(chunk)
 
-    def list(self, prefix: str) -> Iterator[Found]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         if not self._root.is_dir():
             raise OSError(f"the folder {self._root} does not exist")
         for path in sorted((self._root / prefix).glob("*")):
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                found = path.stat()
+                status = path.stat()
                 if path.is_file():
-                    yield Found(f"{prefix}{path.name}", found.st_size, found.st_mtime)
+                    yield ListedObject(f"{prefix}{path.name}", status.st_size, status.st_mtime)
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:

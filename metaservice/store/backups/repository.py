@@ -94,9 +94,9 @@ def plan_prune(stored: Iterable[str], keep: int) -> list[str]:
 
 
 def first_with_all_of(stored: Iterable[Stored], at_us: int) -> Stored | None:
-    """The first backup that began at a moment or later, so it holds all of it; else the newest of those before."""
-    ordered = sorted(stored, key=lambda one: (one.manifest.begin_us, one.backup_id))
-    after = [one for one in ordered if one.manifest.begin_us >= at_us]
+    """Return the first backup that began at a time or later, so it contains all of it; otherwise the newest before."""
+    ordered = sorted(stored, key=lambda backup: (backup.manifest.begin_us, backup.backup_id))
+    after = [backup for backup in ordered if backup.manifest.begin_us >= at_us]
     return after[0] if after else ordered[-1] if ordered else None
 
 
@@ -110,8 +110,8 @@ class Repository:
     # -- look ------------------------------------------------------------------------------------------------------
 
     def list_ids(self) -> list[str]:
-        found = (document.name[len(BACKUPS) :].removesuffix(".json") for document in self._objects.list(BACKUPS))
-        return sorted(name for name in found if _ID.fullmatch(name))
+        names = (document.name[len(BACKUPS) :].removesuffix(".json") for document in self._objects.list(BACKUPS))
+        return sorted(name for name in names if _ID.fullmatch(name))
 
     def read(self, backup_id: str) -> Stored:
         name = _manifest_name(backup_id)
@@ -129,25 +129,25 @@ class Repository:
         return [self.read(backup_id) for backup_id in self.list_ids()]
 
     def find(self, backup_id: str = "", at_us: int | None = None) -> Stored:
-        """Raises BackupUnusable if there is none."""
+        """Finds a backup by id or time; by default the newest. Raises BackupUnusable if there is none."""
         if backup_id and not _ID.fullmatch(backup_id):
             raise BackupUnusable("BACKUP_MISSING", repository=self.name, backup=backup_id)
         if at_us is None:
             ids = [backup_id] if backup_id else self.list_ids()[-1:]
-            found = self.read(ids[0]) if ids else None
+            stored = self.read(ids[0]) if ids else None
         else:
-            found = first_with_all_of(self.read_all(), at_us)
-        if found is None:
+            stored = first_with_all_of(self.read_all(), at_us)
+        if stored is None:
             raise BackupUnusable("BACKUP_MISSING", repository=self.name)
-        return found
+        return stored
 
     # -- upload and download ---------------------------------------------------------------------------------------
 
     def upload(self, backup_id: str, folder: Path, manifest: Manifest, *, full: bool, progress: Progress) -> int:
         """Makes a backup of a folder's files; returns the bytes that were new. With `full`, all are uploaded again."""
         with self._under_way(backup_id, "backup"):
-            there = {} if full else self._sizes()
-            missing = {file.digest: file for file in manifest.files if there.get(file.digest) != file.size_bytes}
+            present = {} if full else self._sizes()
+            missing = {file.digest: file for file in manifest.files if present.get(file.digest) != file.size_bytes}
             total = sum(file.size_bytes for file in missing.values())
             self._each(
                 list(missing.values()),
@@ -170,23 +170,23 @@ class Repository:
             self._objects.fetch(FILES + file.digest, path)
         except FileNotFoundError:
             raise self._damaged(f"{file.name} is missing", file) from None
-        found = path.stat().st_size
-        if found != file.size_bytes:
-            raise self._damaged(f"{file.name} has {found} bytes of {file.size_bytes}", file)
+        size = path.stat().st_size
+        if size != file.size_bytes:
+            raise self._damaged(f"{file.name} has {size} bytes of {file.size_bytes}", file)
         if digest_of(path) != file.digest:
             raise self._damaged(f"{file.name} holds other bytes than were written", file)
         sync_path(path)
 
-    def _damaged(self, found: str, file: FileDigest) -> BackupUnusable:
-        return BackupUnusable("BACKUP_DAMAGED", path=f"{self.name}/{FILES}{file.digest}", found=found)
+    def _damaged(self, problem: str, file: FileDigest) -> BackupUnusable:
+        return BackupUnusable("BACKUP_DAMAGED", path=f"{self.name}/{FILES}{file.digest}", found=problem)
 
     def _each(
         self, files: Sequence[FileDigest], work: Callable[[FileDigest], None], progress: Callable[[int], None]
     ) -> None:
-        """Some at a time; the first failure ends it."""
+        """Transfers several files at a time; the first failure ends all."""
         lock, done = threading.Lock(), 0
 
-        def one(file: FileDigest) -> None:
+        def transfer(file: FileDigest) -> None:
             nonlocal done
             work(file)
             with lock:
@@ -195,10 +195,10 @@ class Repository:
 
         progress(0)
         with ThreadPoolExecutor(TRANSFERS, "transfer") as pool:
-            waiting = [pool.submit(one, file) for file in files]
+            waiting = [pool.submit(transfer, file) for file in files]
             try:
-                for each in waiting:
-                    each.result()
+                for transferred in waiting:
+                    transferred.result()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -208,16 +208,16 @@ class Repository:
     def delete(self, mark: str, backup_ids: Iterable[str], *, dry_run: bool) -> Freed:
         """Deletes backups, and files that no other backup names. A dry run only says what it would delete."""
         with self._under_way(mark, "prune", dry_run=dry_run):
-            there, gone = self.list_ids(), sorted(set(backup_ids))
+            present, gone = self.list_ids(), sorted(set(backup_ids))
             for backup_id in gone:
-                if backup_id not in there:
+                if backup_id not in present:
                     raise BackupUnusable("BACKUP_MISSING", repository=self.name, backup=backup_id)
-            kept = self._named_by(backup_id for backup_id in there if backup_id not in gone)
+            kept = self._named_by(backup_id for backup_id in present if backup_id not in gone)
             unnamed = [file for file in self._objects.list(FILES) if file.name[len(FILES) :] not in kept]
             if not dry_run:
                 self._objects.delete(map(_manifest_name, gone))  # first: a backup without its files is none
-                self._objects.delete(one.name for one in unnamed)
-            return Freed(gone, len(unnamed), sum(one.size_bytes for one in unnamed))
+                self._objects.delete(unused.name for unused in unnamed)
+            return Freed(gone, len(unnamed), sum(unused.size_bytes for unused in unnamed))
 
     def _named_by(self, backup_ids: Iterable[str]) -> set[str]:
         """Raises for a manifest that can't be read: what it names is not known, so nothing may be deleted."""
@@ -267,15 +267,15 @@ class Repository:
             with suppress(OSError):  # a mark that stays is soon too old to count; what was done is done
                 self._objects.delete([name])
 
-    def _refuse_others(self, mine: str, kind: str) -> None:
-        found = list(self._objects.list(RUNNING))
-        now_s = max((one.written_s for one in found if one.name == mine), default=0.0)  # by the storage's clock
-        for one in found:
-            is_alive = now_s - one.written_s < STALE_S
+    def _refuse_others(self, own_name: str, kind: str) -> None:
+        running = list(self._objects.list(RUNNING))
+        now_s = max((run.written_s for run in running if run.name == own_name), default=0.0)  # by the storage's clock
+        for run in running:
+            is_alive = now_s - run.written_s < STALE_S
             excluded = (f"{RUNNING}prune-",) if kind == "backup" else (f"{RUNNING}prune-", f"{RUNNING}backup-")
-            if one.name != mine and is_alive and one.name.startswith(excluded):
-                said = f"{one.name.removeprefix(RUNNING)} is under way in this repository: wait until it ends"
-                raise MetaError(ErrorKind.EXHAUSTED, "BACKUP_RUNNING", said, repository=self.name)
+            if run.name != own_name and is_alive and run.name.startswith(excluded):
+                message = f"{run.name.removeprefix(RUNNING)} is under way in this repository: wait until it ends"
+                raise MetaError(ErrorKind.EXHAUSTED, "BACKUP_RUNNING", message, repository=self.name)
 
 
 def _manifest_name(backup_id: str) -> str:

@@ -84,23 +84,23 @@ def _copy_by_mirror(cursor: StoreCursor, mirror: Path, path: Path) -> int:
 
 
 def diff_entries(
-    wanted: Iterator[tuple[bytes, bytes]], found: Iterator[tuple[bytes, bytes]]
+    expected: Iterator[tuple[bytes, bytes]], present: Iterator[tuple[bytes, bytes]]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """What makes of the found entries the wanted ones; both are in the order of their keys."""
-    there = next(found, None)
-    for key, value in wanted:
-        while there is not None and there[0] < key:
-            yield there[0], None
-            there = next(found, None)
-        if there is None or there[0] > key:
+    """Yield the changes that turn the present entries into the expected ones; both are in the order of their keys."""
+    entry = next(present, None)
+    for key, value in expected:
+        while entry is not None and entry[0] < key:
+            yield entry[0], None
+            entry = next(present, None)
+        if entry is None or entry[0] > key:
             yield key, value
             continue
-        if there[1] != value:
+        if entry[1] != value:
             yield key, value
-        there = next(found, None)
-    if there is not None:
-        yield there[0], None
-        yield from ((key, None) for key, _ in found)
+        entry = next(present, None)
+    if entry is not None:
+        yield entry[0], None
+        yield from ((key, None) for key, _ in present)
 
 
 def _scan_all(cursor: StoreCursor) -> Iterator[tuple[bytes, bytes]]:

@@ -126,27 +126,27 @@ class LogMark:
             os.close(file)
 
     def _size(self) -> int:
-        """The size of the current log; negative if it is no longer the file that was found."""
+        """Return the size of the current log; negative if another file has replaced it."""
         try:
-            found = os.stat(self._log_path)  # noqa: PTH116 - at each sync: a Path takes longer
+            status = os.stat(self._log_path)  # noqa: PTH116 - at each sync: a Path takes longer
         except OSError:
             return -1
-        return found.st_size if found.st_ino == self._inode else -1
+        return status.st_size if status.st_ino == self._inode else -1
 
     def _find_log(self) -> int:
-        """RocksDB may begin a log and delete an older one while the folder is listed: then it is listed again."""
+        """Find the newest log. RocksDB may begin a log and delete an older one during the listing: then list again."""
         for _ in range(_LOOKS_MAX):
             newest = _newest_log(self._folder)
             path = self._folder / _log_name(newest)
             if not self._is_in_folder():
                 break
             try:
-                found = path.stat()
+                status = path.stat()
             except OSError:
                 continue
             if newest >= self._log:
-                self._log, self._log_path, self._inode = newest, str(path), found.st_ino
-                return found.st_size
+                self._log, self._log_path, self._inode = newest, str(path), status.st_ino
+                return status.st_size
         raise self._gone()
 
     def _is_in_folder(self) -> bool:
@@ -194,7 +194,7 @@ def _log_name(number: int) -> str:
     return f"{number:06d}.log"
 
 
-def _lost(folder: Path, found: str) -> StoreUnusable:
+def _lost(folder: Path, problem: str) -> StoreUnusable:
     return StoreUnusable(
-        STORE_DAMAGED, path=str(folder), found=f"{found}: acknowledged writes are lost; put the file back, or restore"
+        STORE_DAMAGED, path=str(folder), found=f"{problem}: acknowledged writes are lost; put the file back, or restore"
     )

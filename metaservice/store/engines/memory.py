@@ -65,15 +65,15 @@ class MemoryStore(Store):
             self._unsynced.clear()
 
     def crash(self, survivors: int = 0) -> "MemoryStore":
-        """The store after a power cut: everything synced, and the first survivors of the batches since.
+        """Return the store after a power cut: everything synced, and the first survivors of the batches since.
 
-        This store stays as it is, so that one moment can be tried with every number of survivors.
+        This store doesn't change, so that one moment can be tried with every number of survivors.
         """
         assert 0 <= survivors <= len(self._unsynced)
-        found = self._synced.copy()
+        entries = self._synced.copy()
         for ops in self._unsynced[:survivors]:
-            _apply(found, ops)
-        return MemoryStore(found, bytes_max=self.bytes_max)
+            _apply(entries, ops)
+        return MemoryStore(entries, bytes_max=self.bytes_max)
 
     @property
     def unsynced_batches(self) -> int:

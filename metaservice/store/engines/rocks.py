@@ -321,8 +321,8 @@ def _open(path: Path) -> Rdict:
 
 
 def _check_format(path: Path, db: Rdict) -> None:
-    found: bytes | None = db.get(FORMAT_KEY)
-    if found is None:
+    stored: bytes | None = db.get(FORMAT_KEY)
+    if stored is None:
         # No write has ever been made: fresh, or its maker died before the first one.
         if db.latest_sequence_number() != 0:
             raise StoreUnusable(STORE_FOREIGN, path=str(path), found="a database without a format number")
@@ -332,7 +332,7 @@ def _check_format(path: Path, db: Rdict) -> None:
         db.flush_wal(True)
         sync_folder(path.parent)
         return
-    refuse_other_formats(found, str(path))
+    refuse_other_formats(stored, str(path))
     if db.get(COPYING_KEY) is not None:
         raise StoreUnusable(STORE_DAMAGED, path=str(path), found="a copy that was not finished: remove it, copy again")
 

@@ -199,7 +199,7 @@ class SlateStore(Store):
         return StoreFenced(f"another process has opened the store {self._place}: this one ends")
 
 
-class Asked(Protocol):
+class ReadableStore(Protocol):
     """A store that a cursor belongs to."""
 
     def ask(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T: ...
@@ -212,7 +212,7 @@ class SlateCursor:
 
     __slots__ = ("_snapshot", "_store")
 
-    def __init__(self, store: Asked, snapshot: slatedb.DbSnapshot | slatedb.DbReader) -> None:
+    def __init__(self, store: ReadableStore, snapshot: slatedb.DbSnapshot | slatedb.DbReader) -> None:
         self._store = store
         self._snapshot = snapshot
 
@@ -234,9 +234,9 @@ class SlateCursor:
         entries = self._store.ask(lambda: self._snapshot.scan_with_options(span, options))
         count = _ENTRIES_FIRST
         while True:
-            found = self._store.ask(lambda count=count: entries.next_batch(count))  # type: ignore[misc]
-            yield from found
-            if len(found) < count:
+            batch = self._store.ask(lambda count=count: entries.next_batch(count))  # type: ignore[misc]
+            yield from batch
+            if len(batch) < count:
                 return
             count = min(2 * count, _ENTRIES_MAX)
 
@@ -261,10 +261,10 @@ class _Sizes:
 
     def _read(self) -> int:
         admin = slatedb.AdminBuilder(self._place.path, self._bucket).build()
-        found = run(admin.read_manifest(None))
-        if found is None:
+        manifest = run(admin.read_manifest(None))
+        if manifest is None:
             return 0
-        return sum(each.estimated_size_bytes for each in (*found.l0, *found.compacted))
+        return sum(each.estimated_size_bytes for each in (*manifest.l0, *manifest.compacted))
 
 
 _LOG: Final = slatedb.FlushOptions(flush_type=slatedb.FlushType.WAL)
@@ -343,19 +343,19 @@ def _open_s3(place: ObjectPlace, name: str, endpoint: str = "") -> slatedb.Objec
         raise _unusable(place, error) from error
 
 
-def own_settings(place: ObjectPlace, wanted: Mapping[str, Any] = _SETTINGS) -> slatedb.Settings:
-    """Ours; refused where SlateDB would run with others: a release may have more of them, or read them otherwise."""
+def own_settings(place: ObjectPlace, given: Mapping[str, Any] = _SETTINGS) -> slatedb.Settings:
+    """Return our settings of SlateDB. Refuse if it would run with others: a release may add or reinterpret some."""
     settings = slatedb.Settings.default()
     try:
-        for name, value in wanted.items():
+        for name, value in given.items():
             settings.set(name, json.dumps(value))
     except slatedb.Error as error:
         raise StoreUnusable(STORE_OPTIONS_OTHER, path=str(place), found=str(error)) from error
     runs = json.loads(settings.to_json_string())
     for name, value in _SETTINGS.items():
         if runs.get(name) != value:
-            found = f"{name} = {json.dumps(runs.get(name))}"
-            raise StoreUnusable(STORE_OPTIONS_OTHER, path=str(place), found=found)
+            difference = f"{name} = {json.dumps(runs.get(name))}"
+            raise StoreUnusable(STORE_OPTIONS_OTHER, path=str(place), found=difference)
     return settings
 
 
@@ -398,15 +398,15 @@ def new_cache(size: int) -> slatedb.DbCache:
 
 def _check_format(place: ObjectPlace, db: slatedb.Db, first: int) -> None:
     """A new store gets the format `first`, in a table: releases that look for the log in the store's bucket find it."""
-    found: bytes | None = run(db.get(FORMAT_KEY))
-    if found is None:
+    stored: bytes | None = run(db.get(FORMAT_KEY))
+    if stored is None:
         span = slatedb.KeyRange(start=None, start_inclusive=False, end=None, end_inclusive=False)
         if run(run(db.scan(span)).next()) is not None:
             raise StoreUnusable(STORE_FOREIGN, path=str(place), found="a database without a format number")
         run(db.put(FORMAT_KEY, encode_format(first)))
         run(db.flush_with_options(_LOG if first == FIRST else _TABLES))
         return
-    refuse_other_formats(found, str(place))
+    refuse_other_formats(stored, str(place))
     if run(db.get(COPYING_KEY)) is not None:
         raise StoreUnusable(STORE_DAMAGED, path=str(place), found="a copy that was not finished: copy to another place")
 

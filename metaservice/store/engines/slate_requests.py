@@ -29,7 +29,7 @@ class SlateRequests:
         return self._sums(_ERRORS)
 
     def put_seconds(self) -> tuple[Sequence[float], Sequence[int], float]:
-        """Bounds of PUTs' times, how many were within each and above all, and the sum of the times."""
+        """Return the bounds of PUTs' times, the counts within each bound and above all, and the sum of the times."""
         bounds: Sequence[float] = ()
         counts: list[int] = []
         total = 0.0
@@ -38,17 +38,17 @@ class SlateRequests:
                 value = metric.value[0]
                 bounds = value.boundaries
                 counts = [
-                    one + other
-                    for one, other in zip(counts or [0] * len(value.bucket_counts), value.bucket_counts, strict=True)
+                    count + other
+                    for count, other in zip(counts or [0] * len(value.bucket_counts), value.bucket_counts, strict=True)
                 ]
                 total += value.sum
         return bounds, counts, total
 
     def _sums(self, name: str) -> Mapping[str, int]:
-        found: Counter[str] = Counter()
+        sums: Counter[str] = Counter()
         for metric in self.recorder.metrics_by_name(name):
-            found[_kind(metric)] += metric.value[0]
-        return found
+            sums[_kind(metric)] += metric.value[0]
+        return sums
 
 
 def _kind(metric: slatedb.Metric) -> str:

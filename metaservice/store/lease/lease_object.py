@@ -43,8 +43,8 @@ class LeaseInBucket(LeaseObject):
     def read(self) -> tuple[Lease, str] | None:
         try:
             with answer_of_s3("the lease can't be read"):
-                found = self._s3.get_object(**self._at)
-                raw, tag = read_whole(found["Body"], _BYTES_MAX), str(found["ETag"])
+                answer = self._s3.get_object(**self._at)
+                raw, tag = read_whole(answer["Body"], _BYTES_MAX), str(answer["ETag"])
         except Refused as refusal:
             if refusal.code in MISSING:
                 return None
@@ -65,8 +65,8 @@ class LeaseInBucket(LeaseObject):
 class Refused(OSError):  # noqa: N818 - says what it is
     """S3 answers with an error; `code` is its word for it."""
 
-    def __init__(self, said: str, code: str) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
         self.code = code
 
 
@@ -104,10 +104,10 @@ def encode_lease(lease: Lease) -> bytes:
 
 
 def decode_lease(raw: bytes) -> Lease:
-    """Raises OSError for what is no lease."""
+    """Decode a lease. Raises OSError for anything else."""
     try:
-        found = read_object(raw, _BYTES_MAX)
-        return build(Lease, {name: found[name] for name in Lease.__dataclass_fields__})
+        document = read_object(raw, _BYTES_MAX)
+        return build(Lease, {name: document[name] for name in Lease.__dataclass_fields__})
     except (ForeignUnusable, KeyError) as error:
         raise OSError(f"the lease can't be read: {error}") from error
 

@@ -44,8 +44,10 @@ class NotesInBucket(StandbyNotes):
 
     def list_tags(self) -> Mapping[str, str]:
         with answer_of_s3("the notes can't be listed"):
-            found = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._folder, MaxKeys=NOTES_MAX)
-            return {unquote(one["Key"][len(self._folder) :]): str(one["ETag"]) for one in found.get("Contents", ())}
+            listing = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._folder, MaxKeys=NOTES_MAX)
+            return {
+                unquote(note["Key"][len(self._folder) :]): str(note["ETag"]) for note in listing.get("Contents", ())
+            }
 
     def _key(self, address: str) -> str:
         return self._folder + quote(address, safe="")

@@ -20,27 +20,27 @@ def encode_rows(key_sets: Sequence[KeySet] | None, *, shared: bool) -> bytes:
     if not key_sets and not shared:
         return b""
     record = pb.CommitRecord(shared=shared)
-    for one in key_sets or ():
-        record.key_sets.add(partition=one.partition, bucket=one.bucket, hashes=one.hashes)
+    for key_set in key_sets or ():
+        record.key_sets.add(partition=key_set.partition, bucket=key_set.bucket, hashes=key_set.hashes)
     return record.SerializeToString()
 
 
 def load_rows(
     cursor: StoreCursor, raw_id: bytes, version: int, most: int
 ) -> tuple[list[Entry], list[KeySet], int] | None:
-    """The added entries of a commit, its key sets, and their approximate size; None if it is more than `most`."""
+    """Return a commit's added entries, its key sets, and their approximate size; None for more than `most` entries."""
     raw = cursor.get(keys.commit_key(raw_id, version))
     if raw is None:
         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
     record, size = pb.CommitRecord.FromString(raw), len(raw)
     if record.files_added + record.sets_added > most:
         return None
-    entries = [entry_from(one) for one in record.added]
+    entries = [entry_from(added) for added in record.added]
     for chunk in range(record.added_chunks):
-        found = cursor.get(keys.chunk_key(raw_id, version, chunk))
-        if found is None:
+        chunk_bytes = cursor.get(keys.chunk_key(raw_id, version, chunk))
+        if chunk_bytes is None:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=chunk)
-        entries += decode_chunk(found)
-        size += len(found)
+        entries += decode_chunk(chunk_bytes)
+        size += len(chunk_bytes)
     key_sets = [KeySet(key_set.partition, key_set.bucket, array("q", key_set.hashes)) for key_set in record.key_sets]
     return entries, key_sets, size

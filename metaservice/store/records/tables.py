@@ -339,7 +339,7 @@ def _column_record(column: Column) -> pb.ColumnRecord:
 
 
 def _column_from(record: pb.ColumnRecord, position: int) -> Column:
-    nested = tuple((one.path, one.field_id) for one in record.nested)
+    nested = tuple((field.path, field.field_id) for field in record.nested)
     number = record.column_id or position
     return Column(record.name, record.type, record.nullable, record.comment, number, nested, record.default_sql)
 

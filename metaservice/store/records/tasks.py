@@ -10,7 +10,7 @@ from protos.laketx.storage.v1 import tasks_pb2 as pb
 
 
 def encode_task(task: Task) -> bytes:
-    asked = task.requested_by
+    requester = task.requested_by
     return pb.TaskRecord(
         task_id=task.task_id,
         table_id=task.table_id,
@@ -36,9 +36,9 @@ def encode_task(task: Task) -> bytes:
         priority=task.priority,
         create_us=task.create_us,
         read_version=task.read_version,
-        requested=asked is not None,
-        requested_by=asked.name if asked is not None else "",
-        requested_client=asked.client if asked is not None else "",
+        requested=requester is not None,
+        requested_by=requester.name if requester is not None else "",
+        requested_client=requester.client if requester is not None else "",
         request_id=task.request_id,
         request_digest=task.request_digest,
         own_plan=task.own_plan,

@@ -108,7 +108,7 @@ BUGS: Final = (
     Bug(
         "the event of a conflict in a new table lacks the table's name",
         "metaservice/cli/event_feed.py",
-        (("if any(one.conflict.table_id not in self._names for one in found):", "if self._names is None:"),),
+        (("if table_ids - self._names.keys():", "if self._names is None:"),),
         own_tests=("tests/integration/test_events.py", "-k", "since_the_last_look"),
     ),
 )

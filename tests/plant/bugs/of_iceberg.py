@@ -197,8 +197,8 @@ BUGS: Final = (
         ICEBERG + "rest/app.py",
         (
             (
-                "                lake = callers.known(shows)\n",
-                "                await request.body()\n                lake = callers.known(shows)\n",
+                "                lake = callers.recent(shows)\n",
+                "                await request.body()\n                lake = callers.recent(shows)\n",
             ),
         ),
         own_tests=("tests/iceberg/test_strangers.py", "-k", "before_the_body"),

@@ -9,7 +9,7 @@ from tests.plant.bug import Bug
 SERVICE = "metaservice/service/"
 FENCES = "            self._fenced = True\n            return self._fence()\n"
 PUT_MANIFEST = "            self._objects.put(_manifest_name(backup_id), encode_manifest(manifest))\n"
-ADOPT = "            self._mine, self._tag = found\n"
+ADOPT = "            self._lease, self._tag = state\n"
 ADOPT_LATE = ADOPT + "            self._valid_until_ms = self._clocks.mono_ms() + VALID_MS\n"
 
 BUGS: Final = (
@@ -155,12 +155,12 @@ BUGS: Final = (
     Bug(
         "a leader takes the lost answer of its own renewal for another's lease",
         "metaservice/server/ha/leadership.py",
-        (("found[0].holder == self._holder and not", "found[0].holder == self._holder and False and not"),),
+        (("state[0].holder == self._holder and not", "state[0].holder == self._holder and False and not"),),
     ),
     Bug(
         "a former leader continues with the lease of its successor",
         "metaservice/server/ha/leadership.py",
-        (("found[0].holder == self._holder and not", "not"),),
+        (("state[0].holder == self._holder and not", "not"),),
     ),
     Bug(
         "a fenced store reports an ordinary failure",
@@ -187,7 +187,12 @@ BUGS: Final = (
     Bug(
         "a prune deletes files of the backups that it keeps, except for the newest",
         "metaservice/store/backups/repository.py",
-        (("self._named_by(backup_id for backup_id in there if backup_id not in gone)", "self._named_by(there[-1:])"),),
+        (
+            (
+                "self._named_by(backup_id for backup_id in present if backup_id not in gone)",
+                "self._named_by(present[-1:])",
+            ),
+        ),
     ),
     Bug(
         "a prune deletes files of a backup that is under way",

@@ -79,7 +79,7 @@ BUGS: Final = (
     Bug(
         "an insert without Spark doesn't declare what its rows read of its table",
         "worker/commit/rows_read.py",
-        (("found = [one for one in notes.all() if one.source.table.table_id == table.table_id]", "found = []"),),
+        (("noted = [read for read in notes.all() if read.source.table.table_id == table.table_id]", "noted = []"),),
         own_tests=("tests/arrow/test_rows_read.py", "-k", "next_number"),
     ),
     Bug(

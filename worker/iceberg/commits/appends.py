@@ -152,7 +152,7 @@ def find_version(client: MetaClient, wanted: Append) -> int | None:
 
 def snapshot_of(client: MetaClient, table_id: str, version: int) -> str:
     """The snapshot of a client that a version is; empty: none."""
-    listed = client.list_versions(table_id, wanted=read_pb2.VersionFilter(from_version=version, to_version=version))
+    listed = client.list_versions(table_id, matching=read_pb2.VersionFilter(from_version=version, to_version=version))
     return next((one.properties.get(SNAPSHOT, "") for one in listed), "")
 
 

@@ -61,7 +61,7 @@ def build_app(
         async def run(request: Request) -> Response:
             try:
                 shows = request.headers.get("authorization", "")
-                lake = callers.known(shows)
+                lake = callers.recent(shows)
                 if lake is None:
                     async with newcomers:
                         lake = await run_in_threadpool(callers.lake, shows)

@@ -39,8 +39,8 @@ def compact(
 
 
 def _as_written(meta: catalog_pb2.Table, names: Sequence[str]) -> Sequence[str]:
-    known = {column.name.lower(): column.name for column in meta.columns}
-    return names if isinstance(names, str) else [known.get(name.lower(), name) for name in names]
+    written = {column.name.lower(): column.name for column in meta.columns}
+    return names if isinstance(names, str) else [written.get(name.lower(), name) for name in names]
 
 
 def detach(table: TableView, message: str) -> Commit | None:

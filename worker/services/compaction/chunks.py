@@ -128,10 +128,10 @@ class _Work:
         ordered = self.places and SortedOutput(plain, self.places, folder, settings.memory_bytes)
         self.output: Output | SortedOutput = ordered or plain
         by_id = sorted(table.columns, key=lambda column: column.column_id)
-        extra = [one for one in (OP, ROW_ID, SET) if one in stored.names]
+        extra = [column for column in (OP, ROW_ID, SET) if column in stored.names]
         self.hashed = [*[column.name for column in by_id], *extra]
         self.input = Digest()
-        self.bytes = sum(one.bytes for one in chunk.files) or 1
+        self.bytes = sum(file.bytes for file in chunk.files) or 1
 
     def run(self) -> Result:
         try:
@@ -140,51 +140,51 @@ class _Work:
         except BaseException:
             self.output.abandon()
             raise
-        found = Digest()
+        output = Digest()
         if self.settings.verify:
-            for one in written:
-                found += self.read_again(one)
-        files = tuple(self.entry(one).SerializeToString() for one in written)
-        return Result(self.chunk.group, files, self.input, found)
+            for file in written:
+                output += self.read_again(file)
+        files = tuple(self.entry(file).SerializeToString() for file in written)
+        return Result(self.chunk.group, files, self.input, output)
 
     def write(self) -> None:
         raise NotImplementedError
 
-    def batches(self, file: InputFile, wanted: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
-        for rows in read_batches(file, wanted, memory_bytes):
+    def batches(self, file: InputFile, schema: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
+        for rows in read_batches(file, schema, memory_bytes):
             self.check()
             yield rows
 
     def samples(self, order: Order) -> Iterator[pl.DataFrame]:
-        """Some thousand rows from all files, with the columns of the order."""
-        wanted = pa.schema([self.stored.field(name) for name in order.columns])
+        """Yield some thousand rows from all files, with the columns of the order."""
+        schema = pa.schema([self.stored.field(name) for name in order.columns])
         step = max(1, sum(file.rows for file in self.chunk.files) // SAMPLES)
         at = 0  # of all rows
         for file in self.chunk.files:
-            for rows in self.batches(file, wanted, self.settings.memory_bytes):
+            for rows in self.batches(file, schema, self.settings.memory_bytes):
                 yield rows.gather_every(step, -at % step)
                 at += len(rows)
 
     def entry(self, written: WrittenFile) -> common_pb2.DataFile:
-        found = data_file(self.table, written.path, written.metadata, written.size)
+        entry = data_file(self.table, written.path, written.metadata, written.size)
         if self.keys:
-            found.kind = common_pb2.FILE_KIND_BASE if self.settings.is_base else common_pb2.FILE_KIND_DELTA
+            entry.kind = common_pb2.FILE_KIND_BASE if self.settings.is_base else common_pb2.FILE_KIND_DELTA
             if SET in self.stored.names:
-                name_set_columns(self.table, found, [column.column_id for column in self.table.columns])
+                name_set_columns(self.table, entry, [column.column_id for column in self.table.columns])
         if self.settings.order is not None:
-            found.row_order = str(self.settings.order)
-        return found
+            entry.row_order = str(self.settings.order)
+        return entry
 
     def read_again(self, written: WrittenFile) -> Digest:
-        """The digest of the stored rows; rows that aren't in order are an error of this job."""
-        found = Digest()
+        """Return the digest of the stored rows; rows that aren't in order are an error of this job."""
+        digest = Digest()
         last: pl.DataFrame | None = None
         path = f"{self.settings.table_folder}/{written.path}"
         file = InputFile(path, 0, written.metadata.num_rows, written.size, is_delta=True)
         for rows in self.batches(file, self.stored, self.settings.memory_bytes):
             last = self.checked(written, rows, last)
-            found += digest_of(row_hashes(rows, self.hashed))
-        return found
+            digest += digest_of(row_hashes(rows, self.hashed))
+        return digest
 
     def checked(self, written: WrittenFile, rows: pl.DataFrame, last: pl.DataFrame | None) -> pl.DataFrame | None:
         """What the next rows of the file follow: a key, or the places of an order."""
@@ -282,20 +282,20 @@ class _Keyed(_Work):
         return rows.with_columns(row_hashes(rows, self.hashed).alias(HASH)) if is_needed else rows
 
     def shown(self, block: Sequence[pl.DataFrame], versions: Sequence[int]) -> Digest:
-        """The rows that a reader of the inputs sees, by the reader's own rules."""
-        found = Digest()
+        """Return the digest of the rows that a reader of the inputs sees, by the reader's own rules."""
+        digest = Digest()
         for rows, hidden in with_hidden(block, versions, self.keys, hides_tombstones=self.settings.is_major):
-            found += digest_of(rows[HASH]) - digest_of(rows[HASH].filter(pl.Series(hidden)))
-        return found
+            digest += digest_of(rows[HASH]) - digest_of(rows[HASH].filter(pl.Series(hidden)))
+        return digest
 
 
 def _spilled(path: Path) -> Iterator[pl.DataFrame]:
     with pa.memory_map(str(path)) as source:
         opened = pa.ipc.open_file(source)
         for at in range(opened.num_record_batches):
-            found = pl.from_arrow(opened.get_batch(at))
-            assert isinstance(found, pl.DataFrame)
-            yield found
+            batch = pl.from_arrow(opened.get_batch(at))
+            assert isinstance(batch, pl.DataFrame)
+            yield batch
 
 
 class _Append(_Work):

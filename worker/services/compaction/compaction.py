@@ -54,10 +54,10 @@ class Options:
     verify: bool | None = None
 
     def to_wire(self) -> maintenance_pb2.TaskOptions:
-        wanted = maintenance_pb2.TaskOptions(file_bytes_target=self.file_bytes_target)
+        options = maintenance_pb2.TaskOptions(file_bytes_target=self.file_bytes_target)
         if self.order is not None:
-            wanted.order, wanted.order_columns[:] = ORDERS[self.order.kind], self.order.columns
-        return wanted
+            options.order, options.order_columns[:] = ORDERS[self.order.kind], self.order.columns
+        return options
 
 
 @dataclass
@@ -91,10 +91,10 @@ class Compaction:
             answer = self.txn.commit([self.change()])
         except ConflictError as error:
             raise lost_race(error.conflict, table.name) from None
-        one = answer.tables[0]
+        committed = answer.tables[0]
         rows = sum(file.rows for file in files)
         moment = moment_of(answer.commit_time_us)
-        self.committed = Commit(table.name, one.version, moment, self.txn.txn_id, one.rebased_over, rows)
+        self.committed = Commit(table.name, committed.version, moment, self.txn.txn_id, committed.rebased_over, rows)
         return self.committed
 
 
@@ -105,9 +105,9 @@ def run(
     partitions: Sequence[common_pb2.Partition] = (),
     options: Options | None = None,
 ) -> Commit | None:
-    """Compacts the groups that benefit; None if there is nothing to do."""
-    with staged(table, operation, partitions=partitions, options=options or Options()) as found:
-        return found.commit() if found.groups else None
+    """Compact the groups that benefit; None if there is nothing to do."""
+    with staged(table, operation, partitions=partitions, options=options or Options()) as compaction:
+        return compaction.commit() if compaction.groups else None
 
 
 @contextmanager
@@ -137,9 +137,9 @@ def staged(
         table_id=table.table_id, operation=operation, schema_version=meta.schema_version, read_version=read_version
     )
     txn = begin(intent) if begin else table.client.begin([intent], commit_message=options.message)
-    found = Compaction(table, operation, txn, txn.tables[table.table_id].read_version)
-    found.is_verified = verifies(meta, options)
-    stage = Stage(meta, table.folder, txn.txn_id, found.read_version)
+    compaction = Compaction(table, operation, txn, txn.tables[table.table_id].read_version)
+    compaction.is_verified = verifies(meta, options)
+    stage = Stage(meta, table.folder, txn.txn_id, compaction.read_version)
     unknown = False
     try:
         with txn:
@@ -147,18 +147,20 @@ def staged(
                 work = job or Job()
                 with _cancelled_when_doomed(txn, work):
                     settings = _settings(table, operation, groups, options)
-                    found.outcomes = _outcomes(table, stage, settings, groups, runner or runner_of(table.lake), work)
-                found.groups = groups
-                if found.is_verified:
-                    _check(table, found)
-            yield found
+                    compaction.outcomes = _outcomes(
+                        table, stage, settings, groups, runner or runner_of(table.lake), work
+                    )
+                compaction.groups = groups
+                if compaction.is_verified:
+                    _check(table, compaction)
+            yield compaction
     except ConflictError as error:
         raise error if error.table else lost_race(error.conflict, table.name) from None
     except CommitOutcomeUnknownError:
         unknown = True  # it may have committed
         raise
     finally:
-        if found.committed is None and not unknown:
+        if compaction.committed is None and not unknown:
             with suppress(OSError):
                 stage.remove()
 
@@ -207,7 +209,7 @@ def _settings(
     meta = table.meta
     if options.order is not None:
         check_order(meta, options.order)
-    if operation == common_pb2.OPERATION_CLUSTER and any(is_delta(one) for group in groups for one in group.inputs):
+    if operation == common_pb2.OPERATION_CLUSTER and any(is_delta(entry) for group in groups for entry in group.inputs):
         raise InputError("CLUSTER_DELTAS", "only base files are clustered: run a major compaction first")
     return Settings(
         meta=meta.SerializeToString(),
@@ -233,9 +235,9 @@ def _outcomes(
         parts = [files] if is_whole else list(_split(files, settings.file_bytes_target))
         chunks += [Chunk(at, f"{folder}/{at}-{number}", tuple(part)) for number, part in enumerate(parts)]
     chunks.sort(key=lambda chunk: -sum(file.bytes for file in chunk.files))
-    found = [GroupOutcome() for _ in groups]
+    outcomes = [GroupOutcome() for _ in groups]
     for result in sorted(runner.run(settings, chunks, job), key=lambda result: result.group):
-        outcome, group = found[result.group], groups[result.group]
+        outcome, group = outcomes[result.group], groups[result.group]
         for payload in result.files:
             file = common_pb2.DataFile.FromString(payload)
             file.partition.CopyFrom(group.partition)
@@ -243,7 +245,7 @@ def _outcomes(
             outcome.files.append(file)
         outcome.input += result.input
         outcome.output += result.output
-    return found
+    return outcomes
 
 
 def _split(files: Sequence[InputFile], file_bytes_target: int) -> Iterator[list[InputFile]]:
@@ -261,9 +263,9 @@ def _split(files: Sequence[InputFile], file_bytes_target: int) -> Iterator[list[
         yield part
 
 
-def _check(table: TableView, found: Compaction) -> None:
-    """MetaService compares the digests too; a known mismatch isn't even sent."""
-    for group, outcome in zip(found.groups, found.outcomes, strict=True):
+def _check(table: TableView, compaction: Compaction) -> None:
+    """Compare the digests. MetaService does it again; a mismatch seen here isn't sent."""
+    for group, outcome in zip(compaction.groups, compaction.outcomes, strict=True):
         if outcome.input != outcome.output:
             raise DigestMismatchError(
                 f"DIGEST_MISMATCH: bucket {group.bucket} of {table.name} had {outcome.input}, the outputs have "
@@ -272,23 +274,23 @@ def _check(table: TableView, found: Compaction) -> None:
 
 
 def _wire_group(group: Group, outcome: GroupOutcome, *, is_verified: bool) -> common_pb2.CompactionGroup:
-    found = common_pb2.CompactionGroup(
+    message = common_pb2.CompactionGroup(
         partition=group.partition,
         bucket=group.bucket,
         inputs=[entry.file.path for entry in group.inputs],
         outputs=[file.path for file in outcome.files],
     )
     if is_verified:
-        found.input_digest = outcome.input.to_bytes()
-        found.output_digest = outcome.output.to_bytes()
-        found.input_rows, found.output_rows = outcome.input.rows, outcome.output.rows
-    return found
+        message.input_digest = outcome.input.to_bytes()
+        message.output_digest = outcome.output.to_bytes()
+        message.input_rows, message.output_rows = outcome.input.rows, outcome.output.rows
+    return message
 
 
 def input_files(table: TableView, written: WrittenSchemas, group: Group) -> list[InputFile]:
-    """Files in the order of their versions, each with the ids of its hidden rows."""
+    """Return the files in the order of their versions, each with the ids of its hidden rows."""
     newest_first = sorted(group.inputs, key=lambda entry: -entry.data_version)
-    hidden = hidden_ids(table, [(one.file, one.data_version) for one in newest_first], group.delete_sets)
+    hidden = hidden_ids(table, [(live.file, live.data_version) for live in newest_first], group.delete_sets)
     return [
         input_file(table, written, entry.file, entry.data_version, ids or None)
         for entry, ids in zip(newest_first, hidden, strict=True)

@@ -188,8 +188,8 @@ class Daemon:
             begin=lambda intent: self._lake.client.begin([intent], task=claim_of(task), commit_message=task.reason),
             runner=self._runner or runner_of(self._lake),
             job=running.job,
-        ) as found:
-            return found.commit().txn_id
+        ) as compaction:
+            return compaction.commit().txn_id
 
     def _end(self, running: _Running, error: str) -> None:
         """Reports an attempt that ended without a commit; a cancelled task needs no report."""
@@ -253,8 +253,8 @@ def groups_of(table: TableView, task: maintenance_pb2.MaintenanceTask) -> list[G
 
 def options_of(table: TableView, task: maintenance_pb2.MaintenanceTask) -> Options:
     """Options of a task. Files of a primary-key table are sorted by key; only its clustering uses another order."""
-    wanted = task.options
+    options = task.options
     takes_order = not table.meta.primary_key or task.operation == common_pb2.OPERATION_CLUSTER
-    kinds = [kind for kind, order in ORDERS.items() if takes_order and order == wanted.order]
-    order = Order(kinds[0], tuple(wanted.order_columns)) if kinds else None
-    return Options(file_bytes_target=wanted.file_bytes_target, order=order, message=task.reason)
+    kinds = [kind for kind, order in ORDERS.items() if takes_order and order == options.order]
+    order = Order(kinds[0], tuple(options.order_columns)) if kinds else None
+    return Options(file_bytes_target=options.file_bytes_target, order=order, message=task.reason)

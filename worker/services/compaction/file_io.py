@@ -19,12 +19,12 @@ from worker.files.storage import make_folder, storage
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
 
 
-def read_batches(file: InputFile, wanted: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
-    """All rows of the file in order, in parts of about that size."""
-    for _, rows in read_tables(file, wanted, memory_bytes):
-        found = pl.from_arrow(rows)
-        assert isinstance(found, pl.DataFrame)
-        yield found
+def read_batches(file: InputFile, schema: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
+    """Yield all rows of the file in order, in parts of about `memory_bytes`."""
+    for _, rows in read_tables(file, schema, memory_bytes):
+        batch = pl.from_arrow(rows)
+        assert isinstance(batch, pl.DataFrame)
+        yield batch
 
 
 # -- outputs -----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def planned_groups(
     *,
     detach: bool = False,
 ) -> tuple[int | None, list[Group]]:
-    """The groups that MetaService plans, and the version of the plan.
+    """Return the version of MetaService's plan, and its groups.
 
     Pages planned at a later version, and groups that are too large for an answer, are left for the next call.
     """
@@ -50,7 +50,7 @@ def planned_groups(
         if version not in (None, page.read_version):
             break
         version = page.read_version
-        groups += [one for task in page.tasks for one in task.groups if one.files == len(one.inputs)]
+        groups += [group for task in page.tasks for group in task.groups if group.files == len(group.inputs)]
     if version is not None and groups:
         _fill(table, version, groups)
     return version, groups
@@ -66,7 +66,7 @@ def _fill(table: TableView, version: int, groups: Sequence[Group]) -> None:
         else:
             sets[partition_key(entry.delete_set.partition)].append(entry)
     for group in groups:
-        inputs = [files[one.file.path] for one in group.inputs]
+        inputs = [files[listed.file.path] for listed in group.inputs]
         del group.inputs[:]
         group.inputs.extend(inputs)
         group.delete_sets.extend(sets[partition_key(group.partition)])

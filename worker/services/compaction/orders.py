@@ -75,15 +75,15 @@ class Places:
         self.names = [f"{PLACE}{at}" for at in range(count)]
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The places alone, a frame as long as the rows."""
+        """Return only the places, a frame as long as the rows."""
         columns = [_comparable(rows, name) for name in self._order.columns]
         if self._order.is_curve:
             ranks = [_ranks(values, bounds) for values, bounds in zip(columns, self._bounds, strict=True)]
             return pl.DataFrame([pl.Series(self.names[0], interleaved(ranks), pl.Int64)])
-        found = []
+        places = []
         for values in columns:
-            found += [values.is_not_null().cast(pl.UInt8), values.fill_null(_nothing(values.dtype))]
-        return pl.DataFrame([one.alias(name) for one, name in zip(found, self.names, strict=True)])
+            places += [values.is_not_null().cast(pl.UInt8), values.fill_null(_nothing(values.dtype))]
+        return pl.DataFrame([place.alias(name) for place, name in zip(places, self.names, strict=True)])
 
 
 def _comparable(rows: pl.DataFrame, name: str) -> pl.Series:
@@ -106,13 +106,13 @@ def _nothing(kind: pl.DataType) -> Any:
 
 
 def rank_bounds(samples: Sequence[pl.Series]) -> pl.Series:
-    """The values that separate ranks of about equal size."""
-    known = _rankable(pl.concat(samples)).drop_nulls().sort() if samples else pl.Series(dtype=pl.Int64)
+    """Return the values that separate ranks of about equal size."""
+    sample = _rankable(pl.concat(samples)).drop_nulls().sort() if samples else pl.Series(dtype=pl.Int64)
     ranks = (1 << BITS_A_COLUMN) - 1
-    if not len(known):
-        return known
-    at = np.linspace(0, len(known) - 1, ranks).astype(np.int64)
-    return known.gather(at).unique(maintain_order=True)
+    if not len(sample):
+        return sample
+    at = np.linspace(0, len(sample) - 1, ranks).astype(np.int64)
+    return sample.gather(at).unique(maintain_order=True)
 
 
 def _rankable(values: pl.Series) -> pl.Series:
@@ -123,15 +123,15 @@ def _rankable(values: pl.Series) -> pl.Series:
 def _ranks(values: pl.Series, bounds: pl.Series) -> Ranks:
     if not len(bounds):
         return np.zeros(len(values), np.int64)
-    found = bounds.search_sorted(_rankable(values).fill_null(bounds[0]), side="right")
-    ranks: Ranks = np.where(values.is_null().to_numpy(), 0, found.cast(pl.Int64).to_numpy())
+    positions = bounds.search_sorted(_rankable(values).fill_null(bounds[0]), side="right")
+    ranks: Ranks = np.where(values.is_null().to_numpy(), 0, positions.cast(pl.Int64).to_numpy())
     return ranks
 
 
 def interleaved(ranks: Sequence[Ranks]) -> Ranks:
-    """The bits of the ranks interleaved, the highest first."""
-    found = np.zeros(len(ranks[0]), np.int64)
+    """Interleave the bits of the ranks, the highest first."""
+    curve = np.zeros(len(ranks[0]), np.int64)
     for bit in range(BITS_A_COLUMN - 1, -1, -1):
         for rank in ranks:
-            found = (found << 1) | ((rank >> bit) & 1)
-    return found
+            curve = (curve << 1) | ((rank >> bit) & 1)
+    return curve

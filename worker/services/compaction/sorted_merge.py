@@ -38,9 +38,9 @@ class Run:
     _read: int = 0
 
     def next(self) -> pl.DataFrame | None:
-        found = next(self.batches, None)
-        self._read += 0 if found is None else len(found)
-        return found
+        rows = next(self.batches, None)
+        self._read += 0 if rows is None else len(rows)
+        return rows
 
     @property
     def is_read(self) -> bool:
@@ -80,16 +80,16 @@ def rows_up_to(rows: pl.DataFrame, bound: pl.DataFrame, keys: Sequence[str]) -> 
 
 
 def _not_above(left: Sequence[pl.Expr], right: Sequence[Any]) -> pl.Expr:
-    """Left at or below right, column by column."""
-    found = pl.lit(True)
-    for mine, value in reversed(list(zip(left, right, strict=True))):
-        one = pl.lit(value) if isinstance(value, pl.Series) else value
-        found = (mine < one) | ((mine == one) & found)
-    return found
+    """Return whether left is at or below right, compared column by column."""
+    is_not_above = pl.lit(True)
+    for column, value in reversed(list(zip(left, right, strict=True))):
+        limit = pl.lit(value) if isinstance(value, pl.Series) else value
+        is_not_above = (column < limit) | ((column == limit) & is_not_above)
+    return is_not_above
 
 
 def _smallest(rows: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
-    return pl.concat([one.select(map(named, keys)) for one in rows]).sort(list(map(named, keys)))[:1]
+    return pl.concat([part.select(map(named, keys)) for part in rows]).sort(list(map(named, keys)))[:1]
 
 
 def _check_sorted(rows: pl.DataFrame | None, before: pl.DataFrame | None, keys: Sequence[str]) -> None:
@@ -110,11 +110,11 @@ def _check_sorted(rows: pl.DataFrame | None, before: pl.DataFrame | None, keys: 
 
 
 def latest(block: Sequence[pl.DataFrame], versions: Sequence[int], keys: Sequence[str]) -> pl.DataFrame:
-    """For each key the entry of the highest data version, sorted by key."""
-    there = [(version, rows) for version, rows in zip(versions, block, strict=True) if len(rows)]
-    if len({version for version, _ in there}) == 1 and len(there) == 1:
-        return there[0][1]
-    newest_first = [rows for _, rows in sorted(there, key=lambda one: -one[0])]
+    """Return the entry of the highest data version of each key, sorted by key."""
+    present = [(version, rows) for version, rows in zip(versions, block, strict=True) if len(rows)]
+    if len({version for version, _ in present}) == 1 and len(present) == 1:
+        return present[0][1]
+    newest_first = [rows for _, rows in sorted(present, key=lambda versioned: -versioned[0])]
     rows = pl.concat(newest_first, rechunk=False).sort(list(map(named, keys)), maintain_order=True)
     is_new = reduce(lambda a, b: a | b, [named(name) != named(name).shift(1) for name in keys])
     return rows.filter(is_new.fill_null(True))
@@ -127,10 +127,10 @@ def without_tombstones(rows: pl.DataFrame) -> pl.DataFrame:
 def with_hidden(
     block: Sequence[pl.DataFrame], versions: Sequence[int], keys: Sequence[str], *, hides_tombstones: bool
 ) -> Iterator[tuple[pl.DataFrame, Flags]]:
-    """All rows of a block, and which of them a reader leaves out, by the reader's own rules."""
+    """Yield all rows of a block, and which of them a reader leaves out, by the reader's own rules."""
     lowest = min(versions)
-    there = [(version, rows) for version, rows in zip(versions, block, strict=True) if len(rows)]
-    newer = sorted((one for one in there if one[0] > lowest), key=lambda one: -one[0])
+    present = [(version, rows) for version, rows in zip(versions, block, strict=True) if len(rows)]
+    newer = sorted((versioned for versioned in present if versioned[0] > lowest), key=lambda versioned: -versioned[0])
     latest_keys = None
     if newer:
         together = pl.concat([rows for _, rows in newer])
@@ -138,7 +138,7 @@ def with_hidden(
         first = is_first(names)
         latest_keys = names.filter(first)
         yield together, ~first.to_numpy() | _gone(together, hides_tombstones=hides_tombstones)
-    for version, rows in there:
+    for version, rows in present:
         if version == lowest:
             hidden = _gone(rows, hides_tombstones=hides_tombstones)
             if latest_keys is not None:

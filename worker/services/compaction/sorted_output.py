@@ -132,17 +132,17 @@ class _Run:
 
 
 def _precedes(rows: pl.DataFrame, names: list[str], end: dict[str, Any], *, with_equal: bool) -> pl.Expr:
-    found = pl.lit(with_equal)
+    precedes = pl.lit(with_equal)
     for name in reversed(names):
         value = pl.lit(end[name]).cast(rows.schema[name])
-        found = (pl.col(name) < value) | ((pl.col(name) == value) & found)
-    return found
+        precedes = (pl.col(name) < value) | ((pl.col(name) == value) & precedes)
+    return precedes
 
 
 def is_ordered(places: pl.DataFrame) -> bool:
-    """Whether no row precedes the one before it."""
-    found = pl.lit(True)
+    """Return whether no row precedes the row before it."""
+    follows = pl.lit(True)
     for name in reversed(places.columns):
         earlier = pl.col(name).shift(1)
-        found = (earlier < pl.col(name)) | ((earlier == pl.col(name)) & found)
-    return bool(places.select(found.fill_null(True).all()).item())
+        follows = (earlier < pl.col(name)) | ((earlier == pl.col(name)) & follows)
+    return bool(places.select(follows.fill_null(True).all()).item())

@@ -31,7 +31,7 @@ class SparkExecutors:
         work = pa.table(
             {
                 "at": pa.array(range(len(chunks)), pa.int32()),
-                "work": pa.array([pickle.dumps((at, settings, one)) for at, one in enumerate(chunks)], pa.binary()),
+                "work": pa.array([pickle.dumps((at, settings, chunk)) for at, chunk in enumerate(chunks)], pa.binary()),
             }
         )
         name = f"compaction of {settings.table.name}"
@@ -42,7 +42,7 @@ class SparkExecutors:
             except Exception:
                 job.check()
                 raise
-        results = dict(pickle.loads(one.as_py()) for one in answer.column(0))  # noqa: S301 - made by this job's tasks
+        results = dict(pickle.loads(result.as_py()) for result in answer.column(0))  # noqa: S301 - made by this job's tasks
         for chunk in chunks:
             job.did(chunk)
         return [results[at] for at in range(len(chunks))]
