@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import time
+import tracemalloc
 from collections.abc import Iterator
 from datetime import date
 from functools import partial
@@ -93,7 +94,7 @@ def layer_of(hashes: list[int], numbers: list[int], files: list[str]) -> tuple[b
     order = np.argsort(np.array(hashes, np.uint64), kind="stable")
     images = Images(np.array(hashes, np.uint64)[order], np.array(numbers, np.int64)[order])
     partitions = {path: f"p{at % 3}".encode() for at, path in enumerate(files)}
-    return encode("facts", 3, partitions, images), images
+    return bytes(encode("facts", 3, partitions, images)), images
 
 
 @settings(max_examples=60, deadline=None)
@@ -223,6 +224,41 @@ def test_the_keeper_covers_files_once_and_merges_layers(lake: Lake) -> None:
     table.truncate()
     kept(lake)
     assert not layers_of(table)
+
+
+def test_layers_that_are_merged_say_what_their_files_have(lake: Lake) -> None:
+    table = made(lake, "merged", buckets=1)
+    for turn in range(6):
+        table.upsert([{"id": at, "day": f"d{(at + turn) % 3}", "n": 0} for at in range(turn, 20, turn + 1)])
+        kept(lake)
+        assert not list(Fsck(lake.client, lake.warehouse, table.refresh().meta).run())
+    assert len(layers_of(table)) < 6
+
+
+def test_a_damaged_layer_is_made_anew_from_its_files(lake: Lake) -> None:
+    table = made(lake, "anew", buckets=1)
+    for n in range(2):
+        table.upsert([{"id": at, "day": f"d{n}", "n": n} for at in range(20)])
+        kept(lake)
+        [path] = layers_of(table)
+        content = bytearray(path.read_bytes())
+        assert not list(Fsck(lake.client, lake.warehouse, table.refresh().meta).run())
+        content[-1] ^= 1  # among the images: its head is read
+        path.write_bytes(content)
+
+
+def test_a_layer_is_made_in_little_memory(lake: Lake) -> None:
+    count = 200_000
+    table = made(lake, "large", "id bigint, day int", buckets=1)
+    table.upsert(pa.table({"id": np.arange(count), "day": np.arange(count, dtype=np.int32) % 20}))
+    tracemalloc.start()
+    try:
+        kept(lake)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak / count < 45  # bytes; hashes and numbers are there twice, beside their order
+    assert len(layers_of(table)) == 1
 
 
 def test_few_files_wait_for_others(lake: Lake) -> None:

@@ -30,6 +30,7 @@ from protos.laketx.v1 import catalog_pb2
 from worker.files import key_coverage
 from worker.files.key_coverage import Coverage
 from worker.files.key_layer import (
+    RUN_BLOCKS,
     DamagedIndexError,
     Hashes,
     Images,
@@ -49,6 +50,7 @@ HEADS_BYTES: Final = 32 << 20
 BLOCKS_BYTES: Final = 32 << 20
 FILES_MAX: Final = 100_000  # in remembered lists
 FILE_BYTES: Final = 200  # of a remembered head, for each file
+UNREADABLE: Final = (OSError, pa.ArrowException, DamagedIndexError)
 
 V = TypeVar("V")
 
@@ -227,7 +229,7 @@ class KeyIndex:
             layer = decode_head(facts, path, stream)
             for block in range(layer.blocks if is_small else 0):
                 BLOCKS.add((whole, block), read_blocks(layer, stream, block, block + 1))
-        except (OSError, pa.ArrowException, DamagedIndexError):
+        except UNREADABLE:
             return None
         HEADS.add(whole, layer)
         return layer
@@ -252,15 +254,21 @@ class KeyIndex:
 
         try:
             return find_in(layer, read, hashes)
-        except (OSError, pa.ArrowException, DamagedIndexError):
+        except UNREADABLE:
             return None
 
     def images(self, layer: Layer) -> Images | None:
         """All images of a layer; None if it can't be read."""
         try:
             return read_blocks(layer, self._stream(f"{self._root}/{layer.path}"), 0, layer.blocks)
-        except (OSError, pa.ArrowException, DamagedIndexError):
+        except UNREADABLE:
             return None
+
+    def parts(self, layer: Layer) -> Iterator[Images]:
+        """All images of a layer, in parts; UNREADABLE, perhaps after some of them, if it can't be read."""
+        stream = self._stream(f"{self._root}/{layer.path}")
+        for begin in range(0, layer.blocks, RUN_BLOCKS):
+            yield read_blocks(layer, stream, begin, min(begin + RUN_BLOCKS, layer.blocks))
 
     def write(self, bucket: int, files: Mapping[str, bytes], images: Images) -> str:
         """Keeps a layer of these files, which have their partitions; returns its path."""

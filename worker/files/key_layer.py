@@ -34,6 +34,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
+Numbers = np.ndarray[Any, np.dtype[np.uint32]]  # of images that are many
 
 
 class DamagedIndexError(Exception):
@@ -45,7 +46,23 @@ class Images:
     """Images by the hash of their key, in the order of the hashes, with their numbers."""
 
     hashes: Hashes
-    numbers: Places
+    numbers: Places | Numbers
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def __getitem__(self, part: slice) -> Images:
+        return Images(self.hashes[part], self.numbers[part])
+
+    def fill(self, hashes: Hashes, numbers: Places | Numbers) -> None:
+        """Puts other images into the same memory."""
+        self.hashes[:] = hashes
+        self.numbers[:] = numbers
+
+    def by_hash(self) -> Images:
+        """The same, in the order of the hashes."""
+        order = np.argsort(self.hashes, kind="stable")
+        return Images(self.hashes[order], self.numbers[order])
 
     def by_file(self, files: int) -> Iterator[Images]:
         """Those of each of so many files, with 1 for a tombstone."""
@@ -74,29 +91,32 @@ class Layer:
         return len(self.first_hashes)
 
 
-def encode(facts: str, bucket: int, files: Mapping[str, bytes], images: Images) -> bytes:
+def encode(facts: str, bucket: int, files: Mapping[str, bytes], images: Images) -> bytearray:
     """The content of a layer of these files, which have their partitions."""
     partitions = {partition: at for at, partition in enumerate(dict.fromkeys(files.values()))}
     head = {
         "facts": facts,
         "bucket": bucket,
-        "images": len(images.hashes),
+        "images": len(images),
         "files": list(files),
         "partitions": [b64encode(partition).decode() for partition in partitions],
         "of": [partitions[partition] for partition in files.values()],
     }
     text = json.dumps(head, separators=(",", ":")).encode()
-    kind = _number_type(files)
-    begins = range(0, len(images.hashes), BLOCK_IMAGES)
-    blocks = [
-        images.hashes[begin : begin + BLOCK_IMAGES].astype("<u8").tobytes()
-        + images.numbers[begin : begin + BLOCK_IMAGES].astype(kind).tobytes()
-        for begin in begins
-    ]
-    firsts = images.hashes[::BLOCK_IMAGES].astype("<u8").tobytes()
-    digests = np.array([xxh64_intdigest(block) for block in blocks], "<u8").tobytes()
-    front = b"".join([MAGIC, _LENGTH.pack(len(text)), text, firsts, digests])
-    return b"".join([front, hashlib.sha256(front).digest(), *blocks])
+    firsts = images.hashes[::BLOCK_IMAGES].astype("<u8")
+    front = b"".join([MAGIC, _LENGTH.pack(len(text)), text, firsts.tobytes()])
+    kind, digests = np.dtype(_number_type(files)), np.empty(len(firsts), "<u8")
+    begin = at = len(front) + digests.nbytes + _DIGEST_BYTES
+    content = bytearray(begin + len(images) * (8 + kind.itemsize))
+    for block in range(len(firsts)):
+        part = images[block * BLOCK_IMAGES : (block + 1) * BLOCK_IMAGES]
+        raw = part.hashes.astype("<u8").tobytes() + part.numbers.astype(kind).tobytes()
+        content[at : at + len(raw)] = raw
+        digests[block] = xxh64_intdigest(raw)
+        at += len(raw)
+    front += digests.tobytes()
+    content[:begin] = front + hashlib.sha256(front).digest()
+    return content
 
 
 def _number_type(files: Sized) -> str:

@@ -131,7 +131,7 @@ def make_folder(files: Any, path: str) -> None:
         files.create_dir(path, recursive=True)
 
 
-def put_whole(files: Any, path: str, content: bytes) -> None:
+def put_whole(files: Any, path: str, content: bytes | bytearray) -> None:
     """Writes a file that has its name when it is complete."""
     make_folder(files, path.rpartition("/")[0])
     if not is_local(files):

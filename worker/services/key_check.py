@@ -90,7 +90,11 @@ def _of_several_rows(reader: VersionRows, entries: Sequence[common_pb2.LiveEntry
     def read(file: FileToRead) -> Iterator[Places]:
         return (key_hashes(part, meta) for part in reader.visible(file, list(meta.primary_key), None, float("inf")))
 
-    hashes = np.concatenate([np.empty(0, np.int64), *reader.visit(entries, read, None)])
+    hashes, count = np.empty(sum(entry.file.rows for entry in entries), np.int64), 0
+    for part in reader.visit(entries, read, None):
+        hashes[count : count + len(part)] = part
+        count += len(part)
+    hashes = hashes[:count]
     hashes.sort()
     return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
 

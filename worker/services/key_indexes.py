@@ -25,7 +25,7 @@ from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
 from worker.files import key_coverage
 from worker.files.arrow_types import arrow_schema
-from worker.files.key_index import KeyIndex
+from worker.files.key_index import UNREADABLE, KeyIndex
 from worker.files.key_layer import Hashes, Images, Layer, Places
 from worker.services.keepers import IDLE_S, Keeper
 
@@ -114,10 +114,14 @@ class KeyIndexKeeper(Keeper):
             work = work_of(index.layers.get(bucket, []), rows, *self._at_least)
             if work.replaced or work.files:
                 stay = {path for layer in index.layers[bucket] if layer not in work.replaced for path in layer.files}
-                anew = {path: scanned for path, scanned in live.items() if path not in stay}
-                for paths, images in _layers(then, written, index, work, anew):
-                    partitions = {path: anew[path].file.partition.SerializeToString() for path in paths}
-                    covers.setdefault(bucket, {})[index.write(bucket, partitions, images)] = tuple(paths)
+                taken_over = [
+                    path for layer in work.replaced for path in layer.files if path in rows and path not in stay
+                ]
+                for group in _groups({path: rows[path] for path in dict.fromkeys([*taken_over, *work.files])}):
+                    anew = {path: live[path] for path in group}
+                    partitions = {path: scanned.file.partition.SerializeToString() for path, scanned in anew.items()}
+                    path = index.write(bucket, partitions, _images(then, written, index, work.replaced, anew))
+                    covers.setdefault(bucket, {})[path] = tuple(group)
                 for layer in work.replaced:
                     del covers[bucket][layer.path]
                     gone.append(layer.path)
@@ -159,35 +163,62 @@ def _cover(
             index.delete(path)
 
 
-def _layers(
-    then: TableView, written: WrittenSchemas, index: KeyIndex, work: Work, live: Mapping[str, ScannedFile]
-) -> Iterator[tuple[list[str], Images]]:
-    """The new layers, one in memory at a time."""
-    parts: list[tuple[str, Images]] = []
-    for path, images in _images(then, written, index, work, live):
-        if parts and sum(len(part.hashes) for _, part in parts) + len(images.hashes) > IMAGES_MAX:
-            yield _merged(parts)
-            parts = []
-        parts.append((path, images))
-    if parts:
-        yield _merged(parts)
+def _groups(rows: Mapping[str, int]) -> Iterator[list[str]]:
+    """The files of each new layer, by their numbers of rows."""
+    group: list[str] = []
+    images = 0
+    for path, count in rows.items():
+        if group and images + count > IMAGES_MAX:
+            yield group
+            group, images = [], 0
+        group.append(path)
+        images += count
+    if group:
+        yield group
 
 
 def _images(
-    then: TableView, written: WrittenSchemas, index: KeyIndex, work: Work, live: Mapping[str, ScannedFile]
-) -> Iterator[tuple[str, Images]]:
-    """The images of each live file of the replaced layers, and of each file to read; with 1 for a tombstone."""
-    done: set[str] = set()
-    for layer in work.replaced:
-        images = index.images(layer)
-        parts = [None] * len(layer.files) if images is None else images.by_file(len(layer.files))
-        for path, part in zip(layer.files, parts, strict=True):
-            if path in live and path not in done:
-                done.add(path)
-                yield path, images_of(then, written, live[path]) if part is None else part
-    for path in work.files:
-        if path not in done:
-            yield path, images_of(then, written, live[path])
+    then: TableView,
+    written: WrittenSchemas,
+    index: KeyIndex,
+    replaced: Sequence[Layer],
+    files: Mapping[str, ScannedFile],
+) -> Images:
+    """The images of these files by hash, from replaced layers where they have them. In memory they are there twice."""
+    count = sum(scanned.file.rows for scanned in files.values())
+    images = Images(np.empty(count, np.uint64), np.empty(count, np.uint32))
+    places = {path: place for place, path in enumerate(files)}
+    at = 0
+    for layer in replaced:
+        paths = [path for path in layer.files if path in places]
+        end = at + sum(files[path].file.rows for path in paths)
+        if paths and _take(index, layer, places, images[at:end]):
+            at = end
+            for path in paths:
+                del places[path]
+    for path, place in places.items():
+        own = images_of(then, written, files[path])
+        images[at : at + len(own)].fill(own.hashes, own.numbers + 2 * place)
+        at += len(own)
+    return images.by_hash()
+
+
+def _take(index: KeyIndex, layer: Layer, places: Mapping[str, int], taken: Images) -> bool:
+    """Whether a layer has just these images of the files at these places."""
+    new = np.array([places.get(path, -1) for path in layer.files], np.int64)
+    at = 0
+    try:
+        for part in index.parts(layer):
+            number = new[part.numbers >> 1]
+            is_wanted = number >= 0
+            chosen = 2 * number[is_wanted] + (part.numbers[is_wanted] & 1)
+            if at + len(chosen) > len(taken):
+                return False
+            taken[at : at + len(chosen)].fill(part.hashes[is_wanted], chosen)
+            at += len(chosen)
+    except UNREADABLE:
+        return False
+    return at == len(taken)
 
 
 def images_of(then: TableView, written: WrittenSchemas, scanned: ScannedFile) -> Images:
@@ -200,11 +231,3 @@ def images_of(then: TableView, written: WrittenSchemas, scanned: ScannedFile) ->
         hashes.append(key_hashes(rows, then.meta).view(np.uint64))
         flags.append((rows.column(OP).to_numpy() == TOMBSTONE).astype(np.int64))
     return Images(np.concatenate(hashes), np.concatenate(flags))
-
-
-def _merged(parts: Sequence[tuple[str, Images]]) -> tuple[list[str], Images]:
-    """A layer of these files."""
-    hashes = np.concatenate([images.hashes for _, images in parts])
-    numbers = np.concatenate([images.numbers + 2 * number for number, (_, images) in enumerate(parts)])
-    order = np.argsort(hashes, kind="stable")
-    return [path for path, _ in parts], Images(hashes[order], numbers[order])

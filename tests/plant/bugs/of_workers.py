@@ -705,6 +705,23 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "plans_the_files"),
     ),
     Bug(
+        "a layer of the key index that takes another one in forgets which of its images are tombstones",
+        "worker/services/key_indexes.py",
+        (("2 * number[is_wanted] + (part.numbers[is_wanted] & 1)", "2 * number[is_wanted]"),),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "that_are_merged"),
+    ),
+    Bug(
+        "a layer of the key index that takes a damaged one in has a part of its images",
+        "worker/services/key_indexes.py",
+        (
+            (
+                "    except UNREADABLE:\n        return False\n    return at == len(taken)",
+                "    except UNREADABLE:\n        pass\n    return True",
+            ),
+        ),
+        own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "made_anew"),
+    ),
+    Bug(
         "a damaged key index is believed",
         "worker/files/key_layer.py",
         (("if xxh64_intdigest(part) != int(layer.digests[block]):", "if not part:"),),
