@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -278,6 +279,22 @@ def test_a_write_that_failed_in_between_leaves_no_file(lake: Lake) -> None:
         table.append(pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches()))
     assert table.count() == 0
     assert not list(Path(table.folder).rglob("*.parquet"))
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(lake: Lake) -> None:
+    """With a limit on the size of files the system refuses bytes in the middle of a write, too."""
+    table = lake.create_table("writes.full_disk", "id bigint, note string", properties={"write.inline.rows": "0"})
+    rows = pa.table({"id": range(50_000), "note": [str(at * 7919) for at in range(50_000)]})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            table.append(rows)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(Path(table.folder).rglob("*.parquet"))
+    table.append(rows)
+    assert table.count() == len(rows)
 
 
 def stream(rows: pa.Table, before: Callable[[], Any], *, begins_first: bool = False) -> pa.RecordBatchReader:

@@ -78,13 +78,13 @@ def write_parts(
     def write(part: tuple[str, pa.Table]) -> common_pb2.DataFile:
         path = f"{name}/{part[0]}.parquet"
         make_folder(files, f"{root}/{path}".rpartition("/")[0])
-        footers: list[Any] = []
         with files.open_output_stream(f"{root}/{path}") as out:
             written = pa.table(part[1].columns, schema=file_schema(part[1].schema))
             options = options_for(meta, written, GROUP_ROWS)
-            pq.write_table(written, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
+            with pq.ParquetWriter(out, written.schema, **options) as writer:  # `write_table` hides what failed
+                writer.write_table(written, row_group_size=GROUP_ROWS)
             size = out.tell()
-        return entry_of(meta, (files, root), path, footers[0], size, kind)
+        return entry_of(meta, (files, root), path, writer.writer.metadata, size, kind)
 
     entries = list(map(write, parts)) if is_local(files) or len(parts) == 1 else in_threads(write, parts)
     return _checked(meta, entries, parts)
