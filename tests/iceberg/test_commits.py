@@ -20,6 +20,7 @@ import pytest
 from laketx import Lake, Table
 from metaservice.client import ConflictError, add_column
 from tests.arrow.tables import texts
+from tests.iceberg.forged import Forged
 from tests.iceberg.servers import Server, catalog_of, served_folder
 from tests.iceberg.writers import (
     REBASED,
@@ -197,6 +198,44 @@ def test_partitions_with_odd_values(lake: Lake, server: Server) -> None:
         if note is not None:
             assert ours.to_arrow(where=f"note = '{note}'").column("id").to_pylist() == [number]
     assert by_duckdb_shop(server, "by_note") == texts(ours.to_arrow())
+
+
+def test_names_that_are_others_in_files_of_clients(lake: Lake, server: Server) -> None:
+    """Iceberg's libraries change names that Avro doesn't allow; their files have ids."""
+    equal: Any = pytest.importorskip("pyiceberg.expressions", reason="pyiceberg is not installed").EqualTo
+    columns = "id bigint, `unit price` int, `the day` string, `2nd` string, `a.b` struct<`it's`:int,plain:int>"
+    ours = lake.create_table("shop.odd_names", columns, partition_by=["the day"])
+    ours.append([{"id": 1, "unit price": 5, "the day": "a b", "2nd": "x", "a.b": {"it's": 1, "plain": 2}}])
+    theirs = catalog_of(server, 2).load_table("shop.odd_names")
+    shape = theirs.schema().as_arrow()
+    more = [
+        {"id": 2, "unit price": 6, "the day": "a b", "2nd": "y" * 100, "a.b": {"it's": 3, "plain": None}},
+        {"id": 3, "unit price": 7, "the day": None, "2nd": None, "a.b": None},
+        {"id": 4, "unit price": 7, "the day": "z" * 100, "2nd": "z", "a.b": {"it's": None, "plain": 4}},
+    ]
+    theirs.append(pa.Table.from_pylist(more, schema=shape))
+    theirs.delete(equal("unit price", 5))
+    rows = ours.refresh().to_arrow().sort_by("id").to_pylist()
+    assert rows == more
+    for where, wanted in [("`unit price` = 7", [3, 4]), ("`the day` IS NULL", [3]), ("`2nd` > 'y'", [2, 4])]:
+        assert sorted(ours.to_arrow(where=where).column("id").to_pylist()) == wanted
+    assert by_duckdb_shop(server, "odd_names") == texts(ours.to_arrow())
+    [price] = [one.column_id for one in ours.meta.columns if one.name == "unit price"]
+    found = [one.file for one in ours.view.client.list_files(ours.table_id) if one.file.rows]
+    assert all(price in {one.column_id for one in file.stats} for file in found)
+
+
+def test_the_partition_of_a_file_is_that_of_its_rows_whatever_the_names(lake: Lake, server: Server) -> None:
+    lake.create_table("shop.odd_parts", "id bigint, `the day` string", partition_by=["the day"])
+    theirs = catalog_of(server, 2).load_table("shop.odd_parts")
+    rows = pa.Table.from_pylist([{"id": 1, "the day": "z" * 100}], schema=theirs.schema().as_arrow())
+    forged = Forged(server, appended(theirs, rows))
+
+    def moved(entries: list[Any]) -> None:
+        entries[0]["data_file"]["partition"] = {"the_x20day": "b"}
+
+    forged.entries(moved)
+    assert "rows of another partition than the day = 'b'" in forged.refusal()
 
 
 # -- once each ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ may keep their ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from worker.iceberg.commits.places import Places
 
 NARROW: Final = frozenset({"tinyint", "smallint"})  # Iceberg has them as int
 LINEAGE: Final = {ROW_ID: FILE_IDS[ROW_ID], "_last_updated_sequence_number": 2_147_483_539}  # in files of format 3
+AVRO_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 BATCH_ROWS: Final = 1 << 18
 Schemas = Sequence[catalog_pb2.SchemaVersion]
 RowIds = Mapping[PartitionKey, BitMap64]
@@ -90,13 +92,14 @@ class DataFiles:
     # -- columns
 
     def _under_schema(self, added: AddedFile, found: pa.Schema) -> catalog_pb2.Table:
-        """The table under the version of the schema that the file was written under."""
+        """The table under the version of the schema that the file was written under, with the names in the file."""
         why = ""
+        names = _names_by_id(found)
         for schema in self._schemas:
-            known = {one.name: one for one in schema.columns}
-            problem = next(_differences(found, known), "")
+            named = {_name_in_file(names, column.name, column.column_id): column for column in schema.columns}
+            problem = next(_differences(found, named), "")
             if not problem:
-                return _with(self._meta, schema)
+                return _with(self._meta, schema, named)
             why = why or problem
         raise InputError("ICEBERG_FILE", f"{added.path} doesn't fit {self._meta.name}: {why}")
 
@@ -143,7 +146,7 @@ class DataFiles:
             column = columns[name]
             wanted = _partition_value(value, column.type)
             if entry.rows and not _is_all(wanted, stats.get(column.column_id), entry.rows):
-                _check_rows(added, file, name, wanted)
+                _check_rows(added, file, column, wanted)
             found.values.add(column=name).value.CopyFrom(wanted)
         return found
 
@@ -160,15 +163,29 @@ def _row_ids(file: Any, known: BitMap64) -> tuple[BitMap64, int]:
     return found, count
 
 
-def _with(meta: catalog_pb2.Table, schema: catalog_pb2.SchemaVersion) -> catalog_pb2.Table:
-    if schema.schema_version == meta.schema_version:
-        return meta
-    found = catalog_pb2.Table()
-    found.CopyFrom(meta)
-    del found.columns[:]
-    found.columns.extend(schema.columns)
-    found.schema_version = schema.schema_version
-    return found
+def _with(
+    meta: catalog_pb2.Table, schema: catalog_pb2.SchemaVersion, named: Mapping[str, catalog_pb2.Column]
+) -> catalog_pb2.Table:
+    then = catalog_pb2.Table()
+    then.CopyFrom(meta)
+    del then.columns[:]
+    then.columns.extend(named.values())
+    for name, column in zip(named, then.columns, strict=True):
+        column.name = name
+    then.schema_version = schema.schema_version
+    return then
+
+
+# -- names in files ----------------------------------------------------------------------------------------------------
+
+
+def _names_by_id(fields: Iterable[pa.Field]) -> dict[int | None, str]:
+    return {field_id(field): field.name for field in fields}
+
+
+def _name_in_file(names: Mapping[int | None, str], name: str, number: int | None) -> str:
+    """Iceberg's libraries change names that Avro doesn't allow, each in its own way: there the id counts alone."""
+    return name if AVRO_NAME.fullmatch(name) else names.get(number, name)
 
 
 # -- what differs ------------------------------------------------------------------------------------------------------
@@ -200,12 +217,13 @@ def _field_differences(found: pa.Field, wanted: pa.Field, path: str) -> Iterator
 
 def _type_differences(found: pa.DataType, wanted: pa.DataType, path: str) -> Iterator[str]:
     if pa.types.is_struct(wanted) and pa.types.is_struct(found):
-        known = {one.name: one for one in wanted}
-        for one in found:
-            if one.name in known:
-                yield from _field_differences(one, known[one.name], f"{path}.{one.name}")
+        names = _names_by_id(found)
+        named = {_name_in_file(names, field.name, field_id(field)): field for field in wanted}
+        for field in found:
+            if field.name in named:
+                yield from _field_differences(field, named[field.name], f"{path}.{field.name}")
             else:
-                yield f"there is no field {path}.{one.name}"
+                yield f"there is no field {path}.{field.name}"
     elif pa.types.is_list(wanted) and (pa.types.is_list(found) or pa.types.is_large_list(found)):
         yield from _field_differences(found.value_field, wanted.value_field, f"{path}.element")
     elif pa.types.is_map(wanted) and pa.types.is_map(found):
@@ -251,19 +269,22 @@ def _is_all(wanted: common_pb2.Value, stats: common_pb2.ColumnStats | None, rows
     return is_one and python_value(stats.min) == python_value(wanted)
 
 
-def _check_rows(added: AddedFile, file: Any, name: str, wanted: common_pb2.Value) -> None:
+def _check_rows(added: AddedFile, file: Any, column: catalog_pb2.Column, wanted: common_pb2.Value) -> None:
     file.seek(0)
     there = pq.ParquetFile(file)
-    if name not in there.schema_arrow.names:
+    name = _names_by_id(there.schema_arrow).get(column.column_id)
+    if name is None:
         return  # Iceberg allows files that leave out what their partition says
     value = python_value(wanted)
     for batch in there.iter_batches(columns=[name]):
-        column = batch.column(0)
+        stored = batch.column(0)
         if value is None:
-            is_all = column.null_count == len(column)
+            is_all = stored.null_count == len(stored)
         else:
-            kind = _plain(column.type)
-            values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+            kind = _plain(stored.type)
+            values = stored.dictionary_decode() if pa.types.is_dictionary(stored.type) else stored
             is_all = pc.all(pc.equal(values.cast(kind), pa.scalar(value, kind)), skip_nulls=False).as_py() is True
         if not is_all:
-            raise InputError("ICEBERG_FILE", f"{added.path} has rows of another partition than {name} = {value!r}")
+            raise InputError(
+                "ICEBERG_FILE", f"{added.path} has rows of another partition than {column.name} = {value!r}"
+            )
