@@ -391,6 +391,50 @@ def test_a_renamed_field_of_a_struct_is_refused(lake: Lake, bergs: Icebergs) -> 
         take_in(lake, bergs)
 
 
+ODD = Schema(
+    ice.NestedField(1, "id", ice.LongType()),
+    ice.NestedField(2, "unit price", ice.LongType()),
+    ice.NestedField(3, "a.b", ice.StringType()),
+    ice.NestedField(4, "the day", ice.StringType()),
+)
+
+
+def odd_rows(table: Any, *rows: tuple[Any, ...]) -> pa.Table:
+    names = [field.name for field in table.schema().as_arrow()]
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=table.schema().as_arrow())
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_names_that_are_others_in_files(lake: Lake, bergs: Icebergs, is_first: bool) -> None:
+    """Iceberg's libraries change names that Avro doesn't allow, such as `unit price`."""
+    spec = PartitionSpec(PartitionField(4, 1000, IdentityTransform(), "the day"))
+    table = bergs.create("orders", ODD, partition_spec=spec)
+    table.append(odd_rows(table, (1, 5, "x", "mon"), (2, None, "y", None)))
+    assert "unit_x20price" in {name for rows in data_files(table).values() for row in rows for name in row}
+    if not is_first:
+        take_in(lake, bergs)
+        assert rows_of(lake) == texts(table.scan().to_arrow())
+    with bergs.load("orders").update_schema() as change:
+        change.rename_column("a.b", "c d")
+        change.add_column("e f", ice.IntegerType())
+    table = bergs.load("orders")
+    table.append(odd_rows(table, (3, 7, "z", "mon", 9)))
+    take_in(lake, bergs)
+    found = lake.table(NAME).to_arrow()
+    assert found.schema.names == ["id", "unit price", "c d", "the day", "e f"]
+    assert texts(found) == texts(bergs.load("orders").scan().to_arrow())
+    for where, wanted in [("`unit price` = 7", [3]), ("`c d` = 'x'", [1]), ("`the day` IS NULL", [2])]:
+        assert lake.table(NAME).to_arrow(where=where)["id"].to_pylist() == wanted
+    assert not take_in(lake, bergs).changed
+
+
+def test_a_field_of_a_struct_that_has_another_name_in_a_file_is_refused(lake: Lake, bergs: Icebergs) -> None:
+    one = pa.table({"id": pa.array([1]), "at": pa.array([{"post code": 1}])})
+    bergs.create("orders", one.schema).append(one)
+    with pytest.raises(InputError, match=r"IMPORT_SCHEMA: the field post code of a struct is post_x20code"):
+        take_in(lake, bergs)
+
+
 def test_a_partitioning_that_changed(lake: Lake, bergs: Icebergs) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note"))
     schema = Schema(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg import types as ice
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.schema import make_compatible_name
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
 
@@ -31,7 +34,7 @@ from worker.imports.iceberg_files import (
     refused,
 )
 from worker.imports.planning import Meter
-from worker.imports.schema_evolution import as_then, keep_their_names
+from worker.imports.schema_evolution import as_then, fields_below, keep_their_names
 
 CATALOG: Final = "laketx"  # its settings in pyiceberg's own configuration
 STATIC: Final = ".metadata.json"
@@ -73,8 +76,9 @@ def read_iceberg(table: Table, meter: Meter) -> SourceTable:
     """The table at its current snapshot."""
     current = SourceSchema(table.schema().schema_id, columns_of(table.schema()))
     mapping = _name_mapping(table)
-    schemas, schemas_of = _schemas(table, current, mapping, meter)
     partition_columns, files = _files(table, current, meter)
+    by_partition = frozenset(column.field_id for column in current.columns if column.name in partition_columns)
+    schemas, schemas_of = _schemas(table, current, mapping, by_partition, meter)
     snapshot = table.current_snapshot()
     properties = {name: value for name, value in table.properties.items() if name not in (NAME_MAPPING, "comment")}
     return SourceTable(
@@ -125,18 +129,40 @@ def _type(kind: ice.IcebergType, path: str) -> Type:
 
 
 def _schemas(
-    table: Table, current: SourceSchema, mapping: Mapping[str, int] | None, meter: Meter
+    table: Table, current: SourceSchema, mapping: Mapping[str, int] | None, by_partition: frozenset[int], meter: Meter
 ) -> tuple[list[SourceSchema], SchemasOf | None]:
-    """The schemas whose names files have; only the current one if all names are what they always were."""
-    listed = sorted(table.metadata.schemas, key=lambda one: (one.schema_id == current.schema_id, one.schema_id))
-    names = [tuple(_named(each) for each in one.fields) for one in listed]
-    known = {one.name: one.field_id for one in current.columns}
-    if keep_their_names(names) and all(known.get(name, one) == one for name, one in (mapping or known).items()):
-        return [current], None
-    schemas = as_then(
-        current.columns, [SourceSchema(one.schema_id, each) for one, each in zip(listed, names, strict=True)]
+    """The schemas whose names files have; only the current one if all names are what they always were.
+
+    Values of columns in `by_partition` are not read from files, so their names there don't matter.
+    """
+    listed = sorted(
+        table.metadata.schemas, key=lambda schema: (schema.schema_id == current.schema_id, schema.schema_id)
     )
-    return schemas, _ByFooters(table.io, schemas, mapping or known, meter).schemas_of
+    own = [SourceSchema(schema.schema_id, tuple(map(_named, schema.fields))) for schema in listed]
+    ids = {column.name: column.field_id for column in current.columns}
+    keep = keep_their_names(schema.columns for schema in own) and not any(map(_change_in_files, own))
+    if keep and all(ids.get(name, number) == number for name, number in (mapping or ids).items()):
+        return [current], None
+    schemas = as_then(current.columns, [variant for schema in own for variant in _in_files(schema, by_partition)])
+    return schemas, _ByFooters(table.io, schemas, mapping or ids, by_partition, meter).schemas_of
+
+
+def _change_in_files(schema: SourceSchema) -> bool:
+    names = [column.name for column in schema.columns]
+    for column in schema.columns:
+        names += [field.name for _, field in fields_below(column.kind, column.field_id)]
+    return any(make_compatible_name(name) != name for name in names)
+
+
+def _in_files(schema: SourceSchema, by_partition: frozenset[int]) -> list[SourceSchema]:
+    """Also under the names that Iceberg's libraries write into files for those that Avro doesn't allow."""
+    columns = tuple(
+        column if column.field_id in by_partition else replace(column, name=make_compatible_name(column.name))
+        for column in schema.columns
+    )
+    if columns == schema.columns or len({column.name.lower() for column in columns}) < len(columns):
+        return [schema]
+    return [SourceSchema(-1 - schema.schema_id, columns), schema]
 
 
 def _named(one: ice.NestedField) -> Field:
@@ -167,39 +193,68 @@ def _name_mapping(table: Table) -> dict[str, int] | None:
 class _ByFooters:
     """Finds by whose names a file can be read, by the field ids in its footer."""
 
-    def __init__(self, io: Any, schemas: Sequence[SourceSchema], mapping: Mapping[str, int], meter: Meter) -> None:
+    def __init__(
+        self,
+        io: Any,
+        schemas: Sequence[SourceSchema],
+        mapping: Mapping[str, int],
+        by_partition: frozenset[int],
+        meter: Meter,
+    ) -> None:
         self._io = io
         self._meter = meter
         self._schemas = schemas
         self._mapping = mapping
+        self._by_partition = by_partition
+        self._fields = {
+            field.field_id: field.name
+            for column in schemas[-1].columns
+            for _, field in fields_below(column.kind, column.field_id)
+        }
 
     def schemas_of(self, files: Sequence[SourceFile], known: Sequence[int]) -> list[int]:
         schemas = [one for one in self._schemas if one.schema_id in known]
         found = self._meter.each(lambda one: self._columns_in(one.path), files)
-        return [_schema_of(one.path, ids, schemas) for one, ids in zip(files, found, strict=True)]
+        return [self._schema_of(one.path, ids, schemas) for one, ids in zip(files, found, strict=True)]
 
     def _columns_in(self, path: str) -> dict[str, int | None]:
         with self._io.new_input(path).open() as stream:
             schema = pq.read_schema(stream)
+        for field in chain.from_iterable(_fields_in(column.type) for column in schema):
+            name = self._fields.get(field_id(field) or 0, field.name)
+            if name.lower() != field.name.lower():
+                raise InputError(
+                    "IMPORT_SCHEMA",
+                    f"the field {name} of a struct is {field.name} in {path}, and fields of structs in files of other "
+                    "tables are read by name: rename it at its source, and rewrite the table there",
+                )
         ids = {one.name: field_id(one) for one in schema}
         if all(one is None for one in ids.values()):
             return {name: self._mapping.get(name) for name in ids}
         return ids
 
+    def _schema_of(self, path: str, ids: Mapping[str, int | None], schemas: Sequence[SourceSchema]) -> int:
+        wanted = {one.field_id for one in schemas[-1].columns} - self._by_partition
+        has = {one: name for name, one in ids.items() if one in wanted}
+        for schema in reversed(schemas):
+            names = {one.field_id: one.name for one in schema.columns if one.field_id in wanted}
+            if all(names.get(one) == name for one, name in has.items()) and not any(
+                name in ids for one, name in names.items() if one not in has
+            ):
+                return schema.schema_id
+        raise InputError(
+            "IMPORT_SCHEMA",
+            f"the columns of {path} have names that no schema of the table has together: rewrite the table at its "
+            "source",
+        )
 
-def _schema_of(path: str, ids: Mapping[str, int | None], schemas: Sequence[SourceSchema]) -> int:
-    wanted = {one.field_id for one in schemas[-1].columns}
-    has = {one: name for name, one in ids.items() if one in wanted}
-    for schema in reversed(schemas):
-        names = {one.field_id: one.name for one in schema.columns}
-        if all(names.get(one) == name for one, name in has.items()) and not any(
-            name in ids for one, name in names.items() if one not in has
-        ):
-            return schema.schema_id
-    raise InputError(
-        "IMPORT_SCHEMA",
-        f"the columns of {path} have names that no schema of the table has together: rewrite the table at its source",
-    )
+
+def _fields_in(kind: pa.DataType) -> Iterator[pa.Field]:
+    """Those of all levels."""
+    if pa.types.is_nested(kind):
+        for at in range(kind.num_fields):
+            yield kind.field(at)
+            yield from _fields_in(kind.field(at).type)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

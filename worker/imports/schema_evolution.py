@@ -126,7 +126,7 @@ def keep_their_names(schemas: Iterable[Columns]) -> bool:
         for column in columns:
             is_one = names.setdefault(column.field_id, column.name) == column.name
             keeps &= is_one and ids.setdefault(column.name.lower(), column.field_id) == column.field_id
-            for parent, one in _fields_below(column.kind, column.field_id):
+            for parent, one in fields_below(column.kind, column.field_id):
                 same_name = named.setdefault(one.field_id, one.name) == one.name
                 if not same_name or nested.setdefault((parent, one.name.lower()), one.field_id) != one.field_id:
                     raise InputError(
@@ -137,17 +137,17 @@ def keep_their_names(schemas: Iterable[Columns]) -> bool:
     return keeps
 
 
-def _fields_below(kind: Type, parent: int) -> Iterator[tuple[int, Field]]:
+def fields_below(kind: Type, parent: int) -> Iterator[tuple[int, Field]]:
     match kind:
         case Struct(fields):
             for one in fields:
                 yield parent, one
-                yield from _fields_below(one.kind, one.field_id)
+                yield from fields_below(one.kind, one.field_id)
         case Array(element, element_id):
-            yield from _fields_below(element, element_id)
+            yield from fields_below(element, element_id)
         case Map(key, value, key_id, value_id):
-            yield from _fields_below(key, key_id)
-            yield from _fields_below(value, value_id)
+            yield from fields_below(key, key_id)
+            yield from fields_below(value, value_id)
         case Atomic() | Decimal():
             return
 
