@@ -27,7 +27,7 @@ from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, da
 from worker.arrow.scan.inlined_rows import content_of, joined, read_columns, rows_in
 from worker.arrow.scan.plans import entries_of
 from worker.arrow.scan.version_rows import VersionRows
-from worker.arrow.write.inlined_files import inlined_files
+from worker.arrow.write.inlined_files import FEW, inlined_files
 from worker.arrow.write.staged_files import write_parts
 from worker.base.schema import OP, PART, ROW_ID
 from worker.commit.stages import Stage
@@ -244,10 +244,14 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(ROWS, min_size=1, max_size=8), st.sampled_from(["", "k", "b", "p", "s", "day", "t", "n"]))
+@given(
+    st.lists(ROWS, min_size=1, max_size=8),
+    st.sampled_from(["", "k", "b", "p", "s", "day", "t", "n"]),
+    st.booleans(),
+)
 @settings(max_examples=60, deadline=None)
 def test_entries_say_what_those_of_files_say(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], by: str
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], by: str, are_many: bool
 ) -> None:
     columns = [
         catalog_pb2.Column(name=text.split()[0], type=text.split()[1], column_id=at, nullable="not null" not in text)
@@ -257,7 +261,9 @@ def test_entries_say_what_those_of_files_say(
     if by:
         meta.partition_columns.append(by)
         rows = [{**row, by: rows[0][by]} for row in rows]
-    stored = pa.Table.from_pylist(rows, arrow_schema(meta))
+    stored = pa.concat_tables(
+        [pa.Table.from_pylist(rows, arrow_schema(meta))] * (FEW // len(rows) + 1 if are_many else 1)
+    )
     stage = Stage(meta, str(tmp_path_factory.getbasetemp() / new_uuid7()), "txn", 0)
     [filed] = write_parts(stage, stored, "0", common_pb2.FILE_KIND_UNSPECIFIED)
     [inlined] = write_parts(stage, stored, "0", common_pb2.FILE_KIND_UNSPECIFIED, may_inline=True)
@@ -271,9 +277,14 @@ def test_entries_say_what_those_of_files_say(
     assert inlined == filed
 
 
-@given(st.lists(ROWS, min_size=2, max_size=12), st.sampled_from(["k", "b", "p", "s", "day", "t", "n"]))
+@given(
+    st.lists(ROWS, min_size=2, max_size=12),
+    st.sampled_from(["k", "b", "p", "s", "day", "t", "n"]),
+    st.booleans(),
+)
 @settings(max_examples=60, deadline=None)
-def test_entries_of_many_parts_are_those_of_each(rows: list[dict[str, Any]], by: str) -> None:
+def test_entries_of_many_parts_are_those_of_each(rows: list[dict[str, Any]], by: str, are_many: bool) -> None:
+    rows = [row for row in rows for _ in range(FEW if are_many else 1)]
     columns = [
         catalog_pb2.Column(name=text.split()[0], type=text.split()[1], column_id=at, nullable="not null" not in text)
         for at, text in enumerate(COLUMNS.split(", "), start=1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +19,11 @@ from worker.base.schema import OP, SET, TOMBSTONE
 from worker.base.values import raw_value, wire_value
 from worker.files.footers import STATS_COLUMNS, bucket_in
 from worker.files.parquet_options import has_nan
-from worker.files.position_blocks import Numbers
 
 ROWS: Final = "write.inline.rows"
 BYTES: Final = "write.inline.bytes"
 DEFAULTS: Final = {ROWS: common_pb2.LIMIT_INLINE_ROWS, BYTES: common_pb2.LIMIT_INLINE_BYTES}
+FEW: Final = 1 << 8  # values, whose bounds Python finds sooner than Arrow
 FILES_OF_ALL: Final = 100  # a write to more files may have as many rows for each as one to so many has on average
 KINDS: Final[Mapping[common_pb2.FileKind.ValueType, common_pb2.FileKind.ValueType]] = {
     common_pb2.FILE_KIND_UNSPECIFIED: common_pb2.FILE_KIND_INLINED,
@@ -60,7 +62,8 @@ def inlined_files(
         size += sum(map(len, contents))
         if size > COMMIT_BYTES_MAX or max(map(len, contents)) > FILE_BYTES_MAX:
             return None
-        entries = _entries(meta, pa.concat_tables([rows for _, rows in group]), [len(rows) for _, rows in group])
+        whole = pa.concat_tables([rows for _, rows in group]) if len(group) > 1 else group[0][1]
+        entries = _entries(meta, whole, [len(rows) for _, rows in group])
         for (path, _), content, entry in zip(group, contents, entries, strict=True):
             entry.path, entry.kind, entry.bytes, entry.content = path, KINDS[kind], len(content), content
             if kind != common_pb2.FILE_KIND_UNSPECIFIED:
@@ -72,7 +75,7 @@ def inlined_files(
 def _entries(meta: catalog_pb2.Table, rows: pa.Table, counts: Sequence[int]) -> list[common_pb2.DataFile]:
     """What is said of rows that follow each other, so many in each entry."""
     entries = [common_pb2.DataFile(rows=count, schema_version=meta.schema_version) for count in counts]
-    begins = np.cumsum([0, *counts[:-1]])
+    begins = list(accumulate(counts[:-1], initial=0))
     fixed = {*meta.primary_key, *meta.partition_columns}
     leading, others = meta.columns[:STATS_COLUMNS], meta.columns[STATS_COLUMNS:]
     for column in (*leading, *(one for one in others if not one.nullable or one.name in fixed)):
@@ -95,9 +98,12 @@ def _entries(meta: catalog_pb2.Table, rows: pa.Table, counts: Sequence[int]) -> 
 
 
 def _stats(
-    column: catalog_pb2.Column, values: pa.Array, counts: Sequence[int], begins: Numbers
+    column: catalog_pb2.Column, values: pa.Array, counts: Sequence[int], begins: Sequence[int]
 ) -> Iterator[common_pb2.ColumnStats | None]:
     """Those of each entry's values; None of those with NaN, as files have none of them."""
+    if len(values) <= FEW:
+        yield from _stats_of_few(column, values, counts, begins)
+        return
     none_of = [0] * len(counts)
     nan = none_of
     if has_nan(values):
@@ -112,6 +118,23 @@ def _stats(
         highs = lows if largest is smallest else _raw(largest)
     for low, high, null, is_nan in zip(lows, highs, nulls, nan, strict=True):
         yield None if is_nan else _bounded(column, null, low, high)
+
+
+def _stats_of_few(
+    column: catalog_pb2.Column, values: pa.Array, counts: Sequence[int], begins: Sequence[int]
+) -> Iterator[common_pb2.ColumnStats | None]:
+    """The same, of so few values that calling Arrow for each column would be most of a small write."""
+    has_bounds, is_float = not pa.types.is_binary(values.type), pa.types.is_floating(values.type)
+    raw = _raw(values) if has_bounds else values.to_pylist()
+    for begin, count in zip(begins, counts, strict=True):
+        present = [value for value in raw[begin : begin + count] if value is not None]
+        nulls = count - len(present)
+        if is_float and any(map(math.isnan, present)):
+            yield None
+        elif not present or not has_bounds:
+            yield _bounded(column, nulls, None, None)
+        else:
+            yield _bounded(column, nulls, min(present), max(present))
 
 
 def _extremes(values: pa.Array, counts: Sequence[int]) -> tuple[pa.Array, pa.Array]:
