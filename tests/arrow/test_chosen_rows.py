@@ -1,10 +1,11 @@
-"""Rows whose column has one of many numbers, against a plain loop."""
+"""Rows whose column has one of many numbers, and places of row ids, against plain loops."""
 
 from __future__ import annotations
 
 import random
 from datetime import date, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,6 +13,7 @@ from protos.laketx.v1 import common_pb2
 from worker.arrow.expressions.conditions import ORS_MAX
 from worker.arrow.scan.chosen_rows import choice
 from worker.base.values import wire_value
+from worker.files.position_blocks import places_of
 
 FIRST = date(1970, 1, 1)
 KINDS = {
@@ -54,3 +56,15 @@ def test_rows_are_those_with_a_listed_number(kind: str, with_null: bool) -> None
         known = {value for value in values if value is not None}
         wanted = [at for at, value in enumerate(rows) if value in known or (with_null and value is None)]
         assert found.tolist() == wanted
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_places_are_those_of_the_wanted_numbers(is_sorted: bool) -> None:
+    rng = random.Random(is_sorted)
+    for _ in range(200):
+        most = rng.choice([12, 1 << 62])
+        numbers = rng.sample(range(most), rng.randrange(10))
+        wanted = {*rng.sample(range(most), rng.randrange(10)), *rng.sample(numbers, len(numbers) // 2)}
+        in_order = sorted(numbers) if is_sorted else numbers
+        found = places_of(np.array(in_order, np.uint64), np.array(sorted(wanted), np.uint64))
+        assert found.tolist() == [at for at, number in enumerate(in_order) if number in wanted]

@@ -192,6 +192,9 @@ def ids(name: str) -> int:
 
 
 def written(path: Path, rows: pa.Table, chance: random.Random) -> None:
+    has_dictionary = chance.random() < 0.5
+    integers = [one.name for one in rows.schema if pa.types.is_integer(one.type)]
+    differences = [] if has_dictionary else chance.choice([[], integers])
     pq.write_table(
         rows,
         path,
@@ -199,7 +202,8 @@ def written(path: Path, rows: pa.Table, chance: random.Random) -> None:
         data_page_version=chance.choice(["1.0", "2.0"]),
         data_page_size=chance.choice([100, 4_000, 1 << 20]),
         max_rows_per_page=chance.choice([64, 1_000, 20_000]),
-        use_dictionary=chance.choice([True, False]),
+        use_dictionary=has_dictionary,
+        column_encoding=dict.fromkeys(differences, "DELTA_BINARY_PACKED") or None,
         dictionary_pagesize_limit=chance.choice([100, 1 << 20]),
         row_group_size=chance.choice([300, 6_000, 1 << 20]) if len(rows) < 1_000 else chance.choice([6_000, 1 << 20]),
         write_page_index=chance.choice([True, False]),

@@ -390,6 +390,7 @@ def test_only_values_that_repeat_have_a_dictionary_and_row_groups_are_small(lake
         "a.b": False,
         "pair.x": True,
     }
+    assert [one.path_in_schema for one in columns if "DELTA_BINARY_PACKED" in one.encodings] == ["id"]
     assert table.count(where="id >= 262144") == count - 262_144
 
 

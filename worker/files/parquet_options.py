@@ -7,7 +7,7 @@ gets no bounds. A float inside a struct, an array or a map never gets bounds, be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -23,6 +23,8 @@ ZSTD_LEVEL: Final = 1
 DICTIONARY_BYTES: Final = 1 << 20  # beyond, pyarrow begins with a dictionary and goes on without
 REPEATS: Final = 4
 FALSE_POSITIVES: Final = 0.01
+DIFFERENCES: Final = "DELTA_BINARY_PACKED"
+DECIMAL64_DIGITS: Final = 18  # of decimals with more digits a value takes more than 64 bits
 
 
 def codec_of(meta: catalog_pb2.Table, words: Mapping[str, str] = PYARROW_CODECS) -> str:
@@ -56,15 +58,32 @@ def options_for_few(meta: catalog_pb2.Table, rows: pa.Table) -> dict[str, Any] |
     schema = rows.schema
     nan = frozenset(name for name, values in zip(schema.names, rows.columns, strict=True) if has_nan(values))
     nested = [path for field in schema if pa.types.is_nested(field.type) for path, _ in leaves(field.name, field.type)]
-    return options_of(meta, schema, nan) | {"use_dictionary": nested, "bloom_filter_options": {}}
+    return options_of(meta, schema, nan) | encodings(nested, schema) | {"bloom_filter_options": {}}
 
 
 def options_for_many(meta: catalog_pb2.Table, rows: pa.Table, group_rows: int) -> dict[str, Any]:
     flat, schema = flat_columns(rows), rows.schema
-    return options_of(meta, schema, with_nan(flat)) | {
-        "use_dictionary": repeating(flat, schema),
-        "bloom_filter_options": bloom_filters(meta, flat[:group_rows]),
-    }
+    return (
+        options_of(meta, schema, with_nan(flat))
+        | encodings(repeating(flat, schema), schema)
+        | {"bloom_filter_options": bloom_filters(meta, flat[:group_rows])}
+    )
+
+
+def encodings(dictionaries: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
+    """The options of a file's encodings. Integers without a dictionary are stored as differences.
+
+    They are smaller so, and decompressed several times faster, because the codec has less to do.
+    """
+    integers = [one.name for one in schema if is_stored_as_integer(one.type) and one.name not in dictionaries]
+    return {"use_dictionary": dictionaries, "column_encoding": dict.fromkeys(integers, DIFFERENCES)}
+
+
+def is_stored_as_integer(kind: pa.DataType) -> bool:
+    """Whether Parquet stores the values of the type as integers of 32 or 64 bits."""
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision <= DECIMAL64_DIGITS)
+    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:

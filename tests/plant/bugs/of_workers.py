@@ -610,6 +610,12 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_keys_across.py", "-m", "not long", "-k", "has_one_row"),
     ),
     Bug(
+        "the row id after the one that is wanted counts as it",
+        "worker/files/position_blocks.py",
+        (("near[numbers[near] == wanted[:count]]", "near"),),
+        own_tests=("tests/arrow/test_chosen_rows.py",),
+    ),
+    Bug(
         "increments tell a row that moves as one that goes and one that comes",
         "worker/arrow/changes/change_rows.py",
         (("() if self._is_unique() else meta.partition_columns", "meta.partition_columns"),),

@@ -43,7 +43,7 @@ from worker.base.values import partition_key
 from worker.connection.pins import PinnedVersion
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema
-from worker.files.position_blocks import positions_of, within
+from worker.files.position_blocks import Positions, positions_of, within
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 NONE: Final = -1  # the number of no row, no bucket, no version
@@ -338,25 +338,29 @@ class _EventReader:
             for one in commit.sets:
                 hidden |= bitmap_of(self._table, one)
         near = [one for one in entries if one.HasField("delete_set") or within(hidden, *row_ids(one.file))]
-        wanted = positions_of(hidden).astype(np.int64)
-        for found in self._visible(near, self._begin):
-            is_near = np.isin(found.rows.column(ROW_ID).to_numpy(), wanted)
-            yield Events(found.rows.filter(pa.array(is_near)), found.version, found.bucket)
+        yield from self._visible(near, self._begin, positions_of(hidden))
 
-    def _visible(self, entries: Sequence[common_pb2.LiveEntry], version: int) -> Iterator[Events]:
-        """The rows that a snapshot's entries show, bucket by bucket."""
+    def _visible(
+        self, entries: Sequence[common_pb2.LiveEntry], version: int, ids: Positions | None = None
+    ) -> Iterator[Events]:
+        """The rows that a snapshot's entries show, bucket by bucket; with `ids` the rows that have them."""
         by_bucket: dict[Bucket, list[common_pb2.LiveEntry]] = defaultdict(list)
         for entry in entries:
             by_bucket[bucket_of(entry)].append(entry)
         reader = VersionRows(self._table, version)
         for bucket, listed in by_bucket.items():
             number = self._numbers.get(bucket, NONE)
-            for rows in reader.visit(listed, self._rows_of(reader), None):
+            for rows in reader.visit(listed, self._rows_of(reader, ids), None):
                 yield Events(rows, version, number)
 
-    def _rows_of(self, reader: VersionRows) -> Callable[[FileToRead], Iterator[pa.Table]]:
+    def _rows_of(self, reader: VersionRows, ids: Positions | None) -> Callable[[FileToRead], Iterator[pa.Table]]:
+        def visible(file: FileToRead) -> Iterator[pa.Table]:
+            if ids is None:
+                return reader.visible(file, self._columns, None, float("inf"))
+            return reader.visible_with_ids(file, self._columns, ids)
+
         def read(one: FileToRead) -> Iterator[pa.Table]:
-            for rows in reader.visible(one, self._columns, None, float("inf")):
+            for rows in visible(one):
                 shown = rows.select(self._columns)
                 yield whole_images(shown) if self._is_partial else shown
 

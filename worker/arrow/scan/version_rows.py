@@ -44,7 +44,7 @@ from worker.base.lazy_modules import LazyModule
 from worker.base.schema import OP, ROW_ID, SET, TOMBSTONE
 from worker.connection.table_view import TableView
 from worker.files.arrow_types import arrow_schema, column_field
-from worker.files.position_blocks import Numbers, Positions, positions_of
+from worker.files.position_blocks import Numbers, Positions, places_of, positions_of
 from worker.files.storage import is_local, storage
 
 if TYPE_CHECKING:
@@ -347,6 +347,15 @@ class VersionRows:
 
         yield from read_chosen(one.file, wanted, first, chosen, memory_bytes, groups)
 
+    def visible_with_ids(self, file: FileToRead, columns: Sequence[str], ids: Positions) -> Iterator[pa.Table]:
+        """The visible rows with these row ids, which ascend, with at least these columns."""
+        schema = pa.schema([self._stored.field(name) for name in dict.fromkeys([*columns, ROW_ID])])
+
+        def chosen(rows: pa.Table, at: int) -> Numbers:
+            return _chosen(rows, _hidden_flags(file, rows, at), lambda rows: places_of(_ids(rows), ids))
+
+        yield from read_chosen(file.file, schema, {ROW_ID}, chosen, float("inf"), None)
+
     def _choice(self, where: Predicate) -> Choice:
         """What finds the rows for which the condition is true; made once for all files."""
         last = self._last_choice
@@ -394,10 +403,14 @@ def _hidden_flags(one: FileToRead, rows: pa.Table, at: int) -> Any:
         gone = rows.column(OP).to_numpy() == TOMBSTONE
         found = gone if found is None else found | gone
     if one.file.hidden is not None:
-        ids = rows.column(ROW_ID).to_numpy().view(np.uint64)
-        gone = np.isin(ids, positions_of(one.file.hidden))
-        found = gone if found is None else found | gone
+        found = np.zeros(len(rows), bool) if found is None else found
+        found[places_of(_ids(rows), positions_of(one.file.hidden))] = True
     return found if found is not None and found.any() else None
+
+
+def _ids(rows: pa.Table) -> Positions:
+    ids: Positions = rows.column(ROW_ID).to_numpy().view(np.uint64)
+    return ids
 
 
 def _chosen(rows: pa.Table, hidden: Any, condition: Choice) -> Numbers:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.scan.file_rows import InputFile, read_tables
 from worker.files.arrow_types import file_schema
-from worker.files.parquet_options import bloom_filters, options_of, repeating, with_nan
+from worker.files.parquet_options import bloom_filters, encodings, options_of, repeating, with_nan
 from worker.files.storage import make_folder, storage
 
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
@@ -110,8 +110,8 @@ class Output:
         self._writer = pq.ParquetWriter(
             self._sink,
             self._schema,
-            use_dictionary=repeating(rows, self._schema),
             bloom_filter_options=bloom_filters(self._meta, rows),
+            **encodings(repeating(rows, self._schema), self._schema),
             **options_of(self._meta, self._schema, nan),
         )
 
