@@ -363,7 +363,7 @@ def test_a_slow_provider_delays_nobody_who_needs_no_key(
     stranger = token(issuer, OTHER, "unknown")
     assert reason(checks, stranger) == "TOKEN_INVALID"  # after the deadline
     settled(checks)
-    assert checks._said
+    assert checks._failure
     assert reason(checks, mine) == "ana"
 
 

@@ -12,18 +12,18 @@ from metaservice.service.branch.branched_names import NAMESPACE
 Filter = Callable[[Caller, Any], None]  # takes out of an answer what the caller may not see
 
 
-def _sees_name(caller: Caller, one: Any) -> bool:
-    return caller.sees_namespace(one.name if one.kind == NAMESPACE else namespace_of(one.name))
+def _sees_name(caller: Caller, name: Any) -> bool:
+    return caller.sees_namespace(name.name if name.kind == NAMESPACE else namespace_of(name.name))
 
 
 def hide_in_branch(caller: Caller, answer: Any) -> None:
     keep_seen(answer.tables, lambda table: _sees_on_branch(caller, table))
-    keep_seen(answer.names, lambda one: _sees_name(caller, one))
+    keep_seen(answer.names, lambda name: _sees_name(caller, name))
 
 
 def hide_in_refresh(caller: Caller, answer: Any) -> None:
     keep_seen(answer.tables, lambda table: caller.reads(table.table_id))
-    keep_seen(answer.names, lambda one: _sees_name(caller, one))
+    keep_seen(answer.names, lambda name: _sees_name(caller, name))
 
 
 def _sees_on_branch(caller: Caller, table: Any) -> bool:
@@ -39,26 +39,26 @@ def keep_seen(items: Any, keeps: Callable[[Any], bool]) -> None:
 
 
 def hide_tables(caller: Caller, answer: Any) -> None:
-    keep_seen(answer.tables, lambda one: _sees_table(caller, one))
+    keep_seen(answer.tables, lambda table: _sees_table(caller, table))
 
 
-def _sees_table(caller: Caller, one: Any) -> bool:
-    if branch_of(one.name):
-        return caller.reads(one.table_id or one.parent_table_id)
-    return caller.on_named(one.name, one.table_id) >= READER
+def _sees_table(caller: Caller, table: Any) -> bool:
+    if branch_of(table.name):
+        return caller.reads(table.table_id or table.parent_table_id)
+    return caller.on_named(table.name, table.table_id) >= READER
 
 
 def hide_namespaces(caller: Caller, answer: Any) -> None:
     keep_seen(answer.names, caller.sees_namespace)
-    keep_seen(answer.namespaces, lambda one: caller.sees_namespace(one.name))
+    keep_seen(answer.namespaces, lambda namespace: caller.sees_namespace(namespace.name))
 
 
 def hide_transactions(caller: Caller, answer: Any) -> None:
-    keep_seen(answer.transactions, lambda one: _sees_txn(caller, one))
+    keep_seen(answer.transactions, lambda txn: _sees_txn(caller, txn))
 
 
-def _sees_txn(caller: Caller, one: Any) -> bool:
-    return one.principal.name == caller.who.principal or all(caller.reads(table.table_id) for table in one.tables)
+def _sees_txn(caller: Caller, txn: Any) -> bool:
+    return txn.principal.name == caller.who.principal or all(caller.reads(table.table_id) for table in txn.tables)
 
 
 def hide_status(caller: Caller, answer: Any) -> None:

@@ -98,18 +98,18 @@ class Identities:
         if self._oidc is None:
             raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID")
         digest = hashlib.sha256(token.encode()).digest()
-        known = self._known.get(digest)
-        if known is None or not self._is_fresh(known):
+        identity = self._known.get(digest)
+        if identity is None or not self._is_fresh(identity):
             proof = Proof(token, self._now_us(), self._oidc.changes)
-            known = replace(self._with_role(self._oidc.verify(token)), proof=proof)
+            identity = replace(self._with_role(self._oidc.verify(token)), proof=proof)
             with self._lock:
-                self._known[digest] = known
+                self._known[digest] = identity
                 while len(self._known) > KNOWN_MAX:
                     self._known.popitem(last=False)
-        return self.still(known)
+        return self.still(identity)
 
     def peek(self, metadata: Metadata) -> str | None:
-        """The principal of a token that needs no question to a provider: for quotas, before a call has a thread."""
+        """The principal of a token that needs no call to a provider; for quotas, before a call has a thread."""
         token = bearer_of(metadata)
         if token is None or len(token) > TOKEN_CHARS_MAX:
             return None
@@ -118,8 +118,8 @@ class Identities:
                 return self.of_token(token).principal
         except MetaError:
             return None
-        known = self._known.get(hashlib.sha256(token.encode()).digest())
-        return known.principal if known is not None else None
+        identity = self._known.get(hashlib.sha256(token.encode()).digest())
+        return identity.principal if identity is not None else None
 
     def still(self, who: Identity) -> Identity:
         """Raises MetaError if the identity has expired, its token was revoked, or its provider's key is gone."""
@@ -139,10 +139,10 @@ class Identities:
         return proof.changes == self._oidc.changes and 0 <= self._now_us() - proof.checked_us < KNOWN_US
 
     def _of_service_token(self, token_id: str, secret: str) -> Identity:
-        known = self._tokens().get(token_id) if self._tokens is not None else None
-        if known is None or not hmac.compare_digest(known.digest, digest_of(secret)):
+        stored = self._tokens().get(token_id) if self._tokens is not None else None
+        if stored is None or not hmac.compare_digest(stored.digest, digest_of(secret)):
             raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID")
-        who = Identity(known.principal, frozenset(known.groups), "token", known.expires_us, token_id)
+        who = Identity(stored.principal, frozenset(stored.groups), "token", stored.expires_us, token_id)
         return self.still(self._with_role(who))
 
     def _with_role(self, who: Identity) -> Identity:
@@ -160,12 +160,12 @@ def bearer_of(metadata: Metadata) -> str | None:
 
 
 def _certified(context: grpc.ServicerContext) -> str:
-    """The name in a client's certificate, which TLS has checked: its first DNS or URI name, else its common name."""
-    known: Mapping[str, Iterable[bytes]] = context.auth_context()  # type: ignore[assignment]  # its stub is wrong
-    if b"ssl" not in known.get("transport_security_type", ()):
+    """Return the name in a client's certificate, which TLS has checked: its first DNS or URI name, or common name."""
+    properties: Mapping[str, Iterable[bytes]] = context.auth_context()  # type: ignore[assignment]  # its stub is wrong
+    if b"ssl" not in properties.get("transport_security_type", ()):
         return ""
     for field in ("x509_subject_alternative_name", "x509_common_name"):
-        for raw in known.get(field, ()):
+        for raw in properties.get(field, ()):
             name = bytes(raw).decode("utf-8", "replace")
             if NAME.match(name):
                 return str(name)
@@ -173,6 +173,6 @@ def _certified(context: grpc.ServicerContext) -> str:
 
 
 def admins_named(texts: str) -> frozenset[str]:
-    """`alice,group:platform` as grantees."""
-    names = [one.strip() for one in texts.split(",") if one.strip()]
+    """Return the grantees in a text such as `alice,group:platform`."""
+    names = [text.strip() for text in texts.split(",") if text.strip()]
     return frozenset(name if name.startswith((USER, GROUP)) else f"{USER}{name}" for name in names)

@@ -80,9 +80,9 @@ class Authorizer:
             sign(request, who)
 
     def check_again(self, who: Identity, method: str, request: Any) -> None:
-        """Refuses what its caller may not go on with: for streams of answers. A dropped table says so by itself."""
+        """Refuses a stream of answers that its caller may no longer read. A dropped table is reported elsewhere."""
         self.still(who)
-        table_ids = [getattr(request, "table_id", ""), *(one.table_id for one in getattr(request, "more", ()))]
+        table_ids = [getattr(request, "table_id", ""), *(part.table_id for part in getattr(request, "more", ()))]
         find = self._decider.state.views.find
         if all(find(table_id) is not None for table_id in table_ids if table_id):
             self.check(who, method, request)
@@ -103,8 +103,8 @@ class Authorizer:
             shown(self.caller(who), answer)
         return answer
 
-    def told(self, who: Identity | None, error: MetaError) -> MetaError:
-        """The refusal without the names of others."""
+    def without_hints(self, who: Identity | None, error: MetaError) -> MetaError:
+        """Return the refusal without hints that name what the caller may not see."""
         if who is ANYBODY or HINT not in error.facts:
             return error
         if who is not None and self.caller(who).on_service() >= Role.READER:
@@ -231,11 +231,11 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {}
 
 
 def _signed(request: Message) -> tuple[str, ...]:
-    """The fields of a message that say who sends it."""
+    """Return the fields of a message that name its sender."""
     kind = request.DESCRIPTOR.full_name
-    found = _FIELDS.get(kind)
-    if found is None:
-        wanted = common_pb2.Principal.DESCRIPTOR
-        fields = [field.name for field in request.DESCRIPTOR.fields if field.message_type is wanted]
-        found = _FIELDS[kind] = tuple(fields)
-    return found
+    names = _FIELDS.get(kind)
+    if names is None:
+        principal = common_pb2.Principal.DESCRIPTOR
+        fields = [field.name for field in request.DESCRIPTOR.fields if field.message_type is principal]
+        names = _FIELDS[kind] = tuple(fields)
+    return names

@@ -18,9 +18,11 @@ from protos.laketx.v1 import access_pb2
 READER, WRITER, MAINTAINER, ADMIN = Role.READER, Role.WRITER, Role.MAINTAINER, Role.ADMIN
 
 
-def denied(who: Identity, needed: Role, found: Role, on: str) -> MetaError:
-    said = f"{who.principal} needs the role {needed.name.lower()} on {on}: ask an admin for a grant"
-    return MetaError(ErrorKind.DENIED, "ROLE_MISSING", said, needed=needed.name.lower(), has=found.name.lower(), on=on)
+def denied(who: Identity, needed: Role, role: Role, on: str) -> MetaError:
+    message = f"{who.principal} needs the role {needed.name.lower()} on {on}: ask an admin for a grant"
+    return MetaError(
+        ErrorKind.DENIED, "ROLE_MISSING", message, needed=needed.name.lower(), has=role.name.lower(), on=on
+    )
 
 
 def namespace_of(table_name: str) -> str:
@@ -74,63 +76,63 @@ class Caller:
     # -- checks
 
     def need(self, role: Role) -> None:
-        """On the service."""
-        found = self.on_service()
-        if found < role:
-            raise denied(self.who, role, found, "the service")
+        """Refuses a caller without the role on the service."""
+        actual = self.on_service()
+        if actual < role:
+            raise denied(self.who, role, actual, "the service")
 
     def need_namespace(self, name: str, role: Role) -> None:
-        found = self.on_namespace(name)
-        if found >= role:
+        actual = self.on_namespace(name)
+        if actual >= role:
             return
         if not name:
-            raise denied(self.who, role, found, "the service, for names without a namespace")
+            raise denied(self.who, role, actual, "the service, for names without a namespace")
         if not self.sees_namespace(name):
             raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name)
-        raise denied(self.who, role, found, f"the namespace {name}")
+        raise denied(self.who, role, actual, f"the namespace {name}")
 
     def need_table(self, table_id: str, role: Role) -> None:
-        found = self.on_table(table_id)
-        if found >= role:
+        actual = self.on_table(table_id)
+        if actual >= role:
             return
         table = self.state.views.find(table_id)
-        if table is None or found < READER:
+        if table is None or actual < READER:
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
-        raise denied(self.who, role, found, table.meta.name)
+        raise denied(self.who, role, actual, table.meta.name)
 
     def need_tables(self, table_ids: Iterable[str], role: Role) -> None:
         for table_id in table_ids:
             self.need_table(table_id, role)
 
     def need_name(self, name: str, role: Role) -> None:
-        """A table, if it is there, else the place where it would be."""
+        """Refuses a caller without the role on the table, or if it doesn't exist, where it would be."""
         table = self.state.views.find_by_name(name)
         if table is None:
             self.need_namespace(namespace_of(name), role)
             return
-        found = self.on_table(table.meta.table_id)
-        if found < READER:
+        actual = self.on_table(table.meta.table_id)
+        if actual < READER:
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=name)
-        if found < role:
-            raise denied(self.who, role, found, name)
+        if actual < role:
+            raise denied(self.who, role, actual, name)
 
     def need_view(self, name: str, role: Role) -> None:
-        found = self.on_named(name, "")
-        if found < READER:
+        actual = self.on_named(name, "")
+        if actual < READER:
             raise MetaError(ErrorKind.NOT_FOUND, "VIEW_UNKNOWN", view=name)
-        if found < role:
-            raise denied(self.who, role, found, f"the namespace of {name}")
+        if actual < role:
+            raise denied(self.who, role, actual, f"the namespace of {name}")
 
     def need_txn(self, txn_id: str, others: Role) -> None:
-        """The caller's own transaction; that of somebody else with the role `others` on its tables."""
+        """Allows the caller's own transaction; another's with the role `others` on its tables."""
         txn = self.state.find_txn(wire.txn_id(txn_id))
         if txn is None or self.owns(txn):
             return  # the service says that there is none; everyone may learn how his own ended, and end it
-        found = self._on_all(txn)
-        if found < READER:
+        actual = self._on_all(txn)
+        if actual < READER:
             raise self._unknown_txn(txn_id)
-        if found < others:
-            raise denied(self.who, others, found, f"the tables of {txn_id}, a transaction of {txn.principal.name}")
+        if actual < others:
+            raise denied(self.who, others, actual, f"the tables of {txn_id}, a transaction of {txn.principal.name}")
 
     def need_known_txn(self, txn_id: str) -> None:
         """One that the caller may know of. A session may still begin it, so the service says that there is none."""
@@ -148,7 +150,7 @@ class Caller:
         return unknown_txn(txn_id, self.state.history.epoch, self.state.history.since_us)
 
     def need_own_txn(self, txn_id: str, *, on: Iterable[str] = ()) -> bool:
-        """The caller's own transaction, with the right to write. Returns whether it is open: a repeat is answered.
+        """Allows the caller's own transaction, with the right to write. Returns if it is open: a repeat is answered.
 
         `on`: tables that the request names; those that aren't of the transaction have to be the caller's to see. A
         hidden transaction passes here as one does that isn't there: `need_known_txn` comes after all else.
@@ -160,10 +162,10 @@ class Caller:
         if self.owns(txn):
             if txn.state is TxnState.OPEN:
                 self.need_tables((table for table in txn.tables if self.state.views.find(table) is not None), WRITER)
-            self.need_tables((one for one in on if one not in txn.tables), READER)
+            self.need_tables((table_id for table_id in on if table_id not in txn.tables), READER)
             return txn.state is TxnState.OPEN
-        said = f"{txn_id} is a transaction of {txn.principal.name}: begin one of your own"
-        raise MetaError(ErrorKind.DENIED, "TRANSACTION_OF_ANOTHER", said, txn_id=txn_id)
+        message = f"{txn_id} is a transaction of {txn.principal.name}: begin one of your own"
+        raise MetaError(ErrorKind.DENIED, "TRANSACTION_OF_ANOTHER", message, txn_id=txn_id)
 
     def need_append(self, table_id: str, txn_id: str) -> None:
         """The right to write; the answer to one's own append can be asked for again, whatever came since."""
@@ -197,11 +199,11 @@ class Caller:
         pin = self.state.pins.pins.get(pin_id)
         if pin is None or pin.principal.name == self.who.principal:
             return
-        found = min((self.on_table(table_id) for table_id, _ in pin.versions), default=Role.NONE)
-        if found < READER:
+        actual = min((self.on_table(table_id) for table_id, _ in pin.versions), default=Role.NONE)
+        if actual < READER:
             raise MetaError(ErrorKind.NOT_FOUND, "PIN_UNKNOWN", pin_id=pin_id)
-        if found < others:
-            raise denied(self.who, others, found, f"the tables of {pin_id}, a pin of {pin.principal.name}")
+        if actual < others:
+            raise denied(self.who, others, actual, f"the tables of {pin_id}, a pin of {pin.principal.name}")
 
     def need_cursor(self, table_id: str, name: str) -> None:
         """A cursor of the caller, or the right to write."""

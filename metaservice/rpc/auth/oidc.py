@@ -68,7 +68,7 @@ class Oidc:
         self.changes = 0  # of keys: a token that was checked before has to be checked again
         self._fetched_s = float("-inf")
         self._tried_s = float("-inf")
-        self._said = ""
+        self._failure = ""
         self._fetching: threading.Event | None = None
         self._waiting = threading.BoundedSemaphore(WAITING_MAX)
         self._lock = threading.Lock()
@@ -104,8 +104,8 @@ class Oidc:
         except jwt.ExpiredSignatureError as error:
             raise MetaError(ErrorKind.DENIED, "TOKEN_EXPIRED") from error
         except jwt.PyJWTError as error:
-            said = f"the token doesn't hold here: {type(error).__name__.removesuffix('Error')}"
-            raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID", said) from error
+            message = f"the token doesn't hold here: {type(error).__name__.removesuffix('Error')}"
+            raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID", message) from error
 
     def _decoded(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
         provider = self._provider
@@ -118,25 +118,25 @@ class Oidc:
             raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID", "the token's claims can't be read") from error
 
     def _key(self, key_id: str, unlike: jwt.PyJWK | None = None) -> jwt.PyJWK:
-        """The key of that id; another than `unlike`, if the provider has put one under the same id."""
-        known = self._keys.find(key_id)
-        if known is not None and known is not unlike:
+        """Return the key of that id; another than `unlike`, if the provider has replaced it under the same id."""
+        key = self._keys.find(key_id)
+        if key is not None and key is not unlike:
             if self._now_s() - self._fetched_s > KEEP_S:
                 self._begin_fetch()  # nobody waits for it
-            return known
+            return key
         self._await_fetch()
-        known = self._keys.find(key_id)
-        if known is not None:
-            return known
+        key = self._keys.find(key_id)
+        if key is not None:
+            return key
         if self._fetched_s == float("-inf"):
-            raise self._unreachable(self._said)
+            raise self._unreachable(self._failure)
         why = self._keys.unreadable.get(key_id)
-        said = "with a key that its issuer doesn't have" if why is None else f"with a key that can't be read: {why}"
-        raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID", f"the token is signed {said}")
+        how = "with a key that its issuer doesn't have" if why is None else f"with a key that can't be read: {why}"
+        raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID", f"the token is signed {how}")
 
     def _unreachable(self, why: str) -> MetaError:
-        said = f"the keys of {self._provider.issuer} can't be fetched: {why}"
-        return MetaError(ErrorKind.UNAVAILABLE, "ISSUER_UNREACHABLE", said)
+        message = f"the keys of {self._provider.issuer} can't be fetched: {why}"
+        return MetaError(ErrorKind.UNAVAILABLE, "ISSUER_UNREACHABLE", message)
 
     # -- fetching ------------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Oidc:
         return over
 
     def _fetch(self, over: threading.Event) -> None:
-        said = ""
+        failure = ""
         try:
             with foreign("its keys"):
                 keys = read_keys(self._provider)
@@ -174,51 +174,51 @@ class Oidc:
                     self.changes += keys.given != self._keys.given
                     self._keys, self._fetched_s = keys, self._now_s()
         except ForeignUnusable as error:
-            said = str(error)
+            failure = str(error)
         finally:
-            self._end_fetch(over, said)
+            self._end_fetch(over, failure)
 
-    def _end_fetch(self, over: threading.Event, said: str) -> None:
+    def _end_fetch(self, over: threading.Event, failure: str) -> None:
         with self._lock:
-            self._fetching, self._said = None, said
+            self._fetching, self._failure = None, failure
         over.set()
 
 
 def read_keys(provider: Provider) -> Keys:
-    """Asks the provider. Raises ForeignUnusable."""
+    """Fetch the provider's keys. Raises ForeignUnusable."""
     until_s = time.monotonic() + FETCH_S
     issuer = provider.issuer
     at = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-    found = ask_json(at, FETCH_S, DOCUMENT_BYTES_MAX, ca_file=provider.ca_file)
-    if found.get("issuer") != issuer:
-        raise ForeignUnusable(f"it calls itself {found.get('issuer')!r}"[:200])
+    configuration = ask_json(at, FETCH_S, DOCUMENT_BYTES_MAX, ca_file=provider.ca_file)
+    if configuration.get("issuer") != issuer:
+        raise ForeignUnusable(f"it calls itself {configuration.get('issuer')!r}"[:200])
     left_s = until_s - time.monotonic()
-    document = ask_json(str(found.get("jwks_uri")), left_s, DOCUMENT_BYTES_MAX, ca_file=provider.ca_file)
+    document = ask_json(str(configuration.get("jwks_uri")), left_s, DOCUMENT_BYTES_MAX, ca_file=provider.ca_file)
     return keys_of(document)
 
 
 def keys_of(document: dict[str, Any]) -> Keys:
-    """The keys of a JWK set, each read by itself: one that can't be read keeps no other out. Raises ForeignUnusable."""
+    """Return the keys of a JWK set; an unreadable key doesn't affect the others. Raises ForeignUnusable."""
     given = document.get("keys")
     if not isinstance(given, list) or len(given) > KEYS_MAX:
         raise ForeignUnusable(f"no list of at most {KEYS_MAX} keys")
-    found = Keys(given)
-    for one in given:
-        if not isinstance(one, dict) or not _is_for_signatures(one):
+    keys = Keys(given)
+    for key in given:
+        if not isinstance(key, dict) or not _is_for_signatures(key):
             continue
-        key_id = str(one.get("kid", ""))
+        key_id = str(key.get("kid", ""))
         try:
             with foreign("the key"):
-                found.usable[key_id] = _public_key(one)
+                keys.usable[key_id] = _public_key(key)
         except ForeignUnusable as error:
-            found.unreadable[key_id] = str(error)
-    return found
+            keys.unreadable[key_id] = str(error)
+    return keys
 
 
-def _public_key(one: dict[str, Any]) -> jwt.PyJWK:
-    if any(len(str(value)) > KEY_CHARS_MAX for name, value in one.items() if name in ("n", "e", "x", "y", "d")):
+def _public_key(document: dict[str, Any]) -> jwt.PyJWK:
+    if any(len(str(value)) > KEY_CHARS_MAX for name, value in document.items() if name in ("n", "e", "x", "y", "d")):
         raise ForeignUnusable("it is too large")
-    key = jwt.PyJWK(one)
+    key = jwt.PyJWK(document)
     if not hasattr(key.key, "verify"):
         raise ForeignUnusable("it is no public key")
     return key
@@ -235,7 +235,7 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _checked(token: str, key: jwt.PyJWK, provider: Provider) -> dict[str, Any]:
-    found: dict[str, Any] = jwt.decode(
+    claims: dict[str, Any] = jwt.decode(
         token,
         key,
         algorithms=list(ALGORITHMS),
@@ -244,12 +244,12 @@ def _checked(token: str, key: jwt.PyJWK, provider: Provider) -> dict[str, Any]:
         leeway=SKEW_S,
         options={"require": ["exp", "iss", "aud"]},
     )
-    return found
+    return claims
 
 
 def _groups(claim: object) -> frozenset[str]:
     given: Sequence[object] = claim if isinstance(claim, list) else [claim]
-    return frozenset(one for one in given if isinstance(one, str) and NAME.match(one))
+    return frozenset(group for group in given if isinstance(group, str) and NAME.match(group))
 
 
 def _is_for_signatures(key: dict[str, Any]) -> bool:

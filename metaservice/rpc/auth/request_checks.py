@@ -57,7 +57,7 @@ def check_finish(caller: Caller, request: Any) -> None:
 
 
 def check_commit(caller: Caller, request: Any) -> None:
-    if not caller.need_own_txn(request.txn_id, on=[one.table_id for one in request.changes]):
+    if not caller.need_own_txn(request.txn_id, on=[change.table_id for change in request.changes]):
         return
     for change in request.changes:
         service = change.restore_version or change.groups or change.HasField("alteration")
@@ -156,18 +156,18 @@ def check_merge(caller: Caller, request: Any) -> None:
             caller.need_namespace(namespace_of(table.meta.name), WRITER)
         elif table.head > table.fork.version:
             caller.need_table(table.view().base_id, WRITER)
-    for one in BranchedNames(caller.state, branch).to_come if branch is not None else ():
-        check_merge_name(caller, one)
+    for name in BranchedNames(caller.state, branch).to_come if branch is not None else ():
+        check_merge_name(caller, name)
 
 
-def check_merge_name(caller: Caller, one: BranchedName) -> None:
-    """As for the same change in the parent."""
-    if one.kind == VIEW:
-        caller.need_namespace(namespace_of(one.name), WRITER if one.thing is not None else MAINTAINER)
-    elif one.change == NEW:
+def check_merge_name(caller: Caller, name: BranchedName) -> None:
+    """Require the role that the same change needs in the parent."""
+    if name.kind == VIEW:
+        caller.need_namespace(namespace_of(name.name), WRITER if name.thing is not None else MAINTAINER)
+    elif name.change == NEW:
         caller.need(MAINTAINER)
     else:
-        caller.need_namespace(one.name, MAINTAINER if one.thing is not None else ADMIN)
+        caller.need_namespace(name.name, MAINTAINER if name.thing is not None else ADMIN)
 
 
 def check_clone(caller: Caller, request: Any) -> None:
@@ -176,9 +176,9 @@ def check_clone(caller: Caller, request: Any) -> None:
 
 
 def check_tables_or_service(caller: Caller, table_ids: Iterable[str], role: Role) -> None:
-    known = list(table_ids)
-    caller.need_tables(known, role)
-    if not known:
+    named = list(table_ids)
+    caller.need_tables(named, role)
+    if not named:
         caller.need(role)
 
 

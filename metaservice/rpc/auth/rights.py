@@ -96,7 +96,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_READ}PlanScan": _plain(
         READER,
         "on the tables",
-        lambda caller, it: caller.need_tables([it.table_id, *(one.table_id for one in it.more)], READER),
+        lambda caller, it: caller.need_tables([it.table_id, *(table.table_id for table in it.more)], READER),
     ),
     f"{_READ}ReadInlined": _on_table(READER),
     f"{_READ}PlanChanges": _on_table(READER),
@@ -104,15 +104,15 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_READ}ListTags": Right(
         "reader: those of other tables are left out",
         lambda caller, it: caller.need_tables([it.table_id] if it.table_id else [], READER),
-        lambda caller, answer: keep_seen(answer.tags, lambda one: caller.reads(one.table_id)),
+        lambda caller, answer: keep_seen(answer.tags, lambda tag: caller.reads(tag.table_id)),
     ),
     f"{_READ}ListCursors": Right(
         "reader: those of other tables are left out",
         lambda caller, it: caller.need_tables([it.table_id] if it.table_id else [], READER),
-        lambda caller, answer: keep_seen(answer.cursors, lambda one: caller.reads(one.table_id)),
+        lambda caller, answer: keep_seen(answer.cursors, lambda cursor: caller.reads(cursor.table_id)),
     ),
     f"{_READ}PinVersions": _plain(
-        READER, "on the tables", lambda caller, it: caller.need_tables([one.table_id for one in it.tables], READER)
+        READER, "on the tables", lambda caller, it: caller.need_tables([table.table_id for table in it.tables], READER)
     ),
     f"{_READ}RenewPin": Right(
         "one's own pin, or maintainer on its tables", lambda caller, it: caller.need_pin(it.pin_id, MAINTAINER)
@@ -158,7 +158,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     ),
     f"{_WRITE}ExplainTransaction": Right(
         "one's own transaction",
-        lambda caller, it: check_own_txn(caller, it.txn_id, [one.table_id for one in it.changes]),
+        lambda caller, it: check_own_txn(caller, it.txn_id, [change.table_id for change in it.changes]),
     ),
     f"{_WRITE}ListTransactions": Right("reader: those of other tables are left out", check_nothing, hide_transactions),
     f"{_WRITE}Session": Right("each call in it is checked as by itself", check_nothing),
@@ -190,7 +190,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_CATALOG}ListViews": Right(
         "reader: those of other namespaces are left out",
         check_list_tables,
-        lambda caller, answer: keep_seen(answer.views, lambda one: caller.on_named(one.name, "") >= READER),
+        lambda caller, answer: keep_seen(answer.views, lambda view: caller.on_named(view.name, "") >= READER),
     ),
     f"{_CATALOG}RenameView": Right("maintainer on the namespace; writer on the new one", check_rename_view),
     f"{_CATALOG}DropView": Right(
@@ -236,7 +236,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_TABLES}ListTasks": Right(
         "reader: those of other tables are left out",
         check_nothing,
-        lambda caller, answer: keep_seen(answer.tasks, lambda one: caller.reads(one.table_id)),
+        lambda caller, answer: keep_seen(answer.tasks, lambda task: caller.reads(task.table_id)),
     ),
     f"{_TABLES}ListPurgeable": Right(
         "maintainer on the table, or on the service",
@@ -280,7 +280,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_ADMIN}ListPins": Right(
         "reader: those of other tables are left out",
         check_nothing,
-        lambda caller, answer: keep_seen(answer.pins, lambda one: caller.reads(one.table_id)),
+        lambda caller, answer: keep_seen(answer.pins, lambda pin: caller.reads(pin.table_id)),
     ),
     f"{_ADMIN}Backup": _on_service(ADMIN),
     f"{_ADMIN}Check": _on_service(MAINTAINER),

@@ -35,7 +35,7 @@ class ExternalPolicy:
         self._keep_s = keep_s
         self._name_of = name_of
         self._now_s = now_s
-        self._known: OrderedDict[Key, tuple[float, Role]] = OrderedDict()
+        self._cached: OrderedDict[Key, tuple[float, Role]] = OrderedDict()
         self._lock = Lock()
 
     def role(self, who: Identity, namespace: str = "", table_id: str = "") -> Role:
@@ -43,22 +43,22 @@ class ExternalPolicy:
             return who.role
         table = self._name_of(table_id) if table_id else ""
         key = who.principal, who.groups, namespace, table
-        known = self._known.get(key)
-        if known is None or known[0] <= self._now_s():
-            known = self._now_s() + self._keep_s, self._ask(who, namespace, table)
+        cached = self._cached.get(key)
+        if cached is None or cached[0] <= self._now_s():
+            cached = self._now_s() + self._keep_s, self._ask(who, namespace, table)
             with self._lock:
-                self._known[key] = known
-                while len(self._known) > KNOWN_MAX:
-                    self._known.popitem(last=False)
-        return known[1]
+                self._cached[key] = cached
+                while len(self._cached) > KNOWN_MAX:
+                    self._cached.popitem(last=False)
+        return cached[1]
 
     def tables_of(self, who: Identity) -> list[str]:
         return []
 
     def _ask(self, who: Identity, namespace: str, table: str) -> Role:
-        asked = {"principal": who.principal, "groups": sorted(who.groups), "namespace": namespace, "table": table}
+        question = {"principal": who.principal, "groups": sorted(who.groups), "namespace": namespace, "table": table}
         try:
-            result = ask_json(self._url, ASK_S, ANSWER_BYTES_MAX, body=json.dumps({"input": asked}).encode()).get(
+            result = ask_json(self._url, ASK_S, ANSWER_BYTES_MAX, body=json.dumps({"input": question}).encode()).get(
                 "result"
             )
         except ForeignUnusable as error:

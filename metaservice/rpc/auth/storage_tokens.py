@@ -51,7 +51,7 @@ class StorageTokens:
     def __init__(self, settings: TokenSettings, now_us: Callable[[], int]) -> None:
         self.settings = settings
         self._now_us = now_us
-        self._known: OrderedDict[Key, StorageCredentials] = OrderedDict()
+        self._cached: OrderedDict[Key, StorageCredentials] = OrderedDict()
         self._lock = Lock()
         asking = Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries={"total_max_attempts": 2})
         try:
@@ -64,29 +64,29 @@ class StorageTokens:
     def credentials(self, principal: str, folder: TableFolder, *, write: bool) -> StorageCredentials:
         key = session_name(principal), folder, write
         with self._lock:
-            known = self._known.get(key)
-        if known is None or known.expires_us - self._now_us() < self.settings.valid_s * 500_000:
-            known = self._asked(*key)
+            cached = self._cached.get(key)
+        if cached is None or cached.expires_us - self._now_us() < self.settings.valid_s * 500_000:
+            cached = self._request(*key)
             with self._lock:
-                self._known[key] = known
-                while len(self._known) > KNOWN_MAX:
-                    self._known.popitem(last=False)
-        return known
+                self._cached[key] = cached
+                while len(self._cached) > KNOWN_MAX:
+                    self._cached.popitem(last=False)
+        return cached
 
-    def _asked(self, name: str, folder: TableFolder, write: bool) -> StorageCredentials:
+    def _request(self, name: str, folder: TableFolder, write: bool) -> StorageCredentials:
         role = self.settings.role
         policy = session_policy(folder, write=write, partition=partition_of(role))
         try:
             with foreign("S3's token service gives no credentials"):
-                said: dict[str, Any] = self._sts.assume_role(
+                answer: dict[str, Any] = self._sts.assume_role(
                     RoleArn=role,
                     RoleSessionName=name,
                     Policy=json.dumps(policy, separators=(",", ":")),
                     DurationSeconds=self.settings.valid_s,
                 )["Credentials"]
-                key = said["AccessKeyId"], said["SecretAccessKey"], said["SessionToken"]
-                expires_us = int(said["Expiration"].timestamp() * 1_000_000)
-                if not all(isinstance(one, str) and one for one in key):
+                key = answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"]
+                expires_us = int(answer["Expiration"].timestamp() * 1_000_000)
+                if not all(isinstance(part, str) and part for part in key):
                     raise ForeignUnusable("S3's token service answers no key")
         except ForeignUnusable as error:
             raise MetaError(ErrorKind.UNAVAILABLE, "STORAGE_TOKENS_UNREACHABLE", str(error)) from error

@@ -131,15 +131,15 @@ def _read(path: str) -> bytes:
 
 
 def _certificates(path: str, content: bytes) -> list[str]:
-    """All of a file, each looked at as gRPC will do it."""
-    found = ONE_CERTIFICATE.findall(content.decode("ascii", errors="replace"))
-    if not found:
+    """Return all certificates of a file, checked as gRPC will check them."""
+    certificates = ONE_CERTIFICATE.findall(content.decode("ascii", errors="replace"))
+    if not certificates:
         raise CertificateUnusable(f"{path} holds no certificate in PEM")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata="\n".join(found))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata="\n".join(certificates))
     except (ssl.SSLError, ValueError) as error:
         raise CertificateUnusable(f"{path} holds a certificate that can't be read") from error
-    return found
+    return certificates
 
 
 def _no_password() -> str:
@@ -148,12 +148,12 @@ def _no_password() -> str:
 
 def _refuse_pair(files: TlsFiles, error: Exception) -> NoReturn:
     if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
-        said = f"the key in {files.key} is not that of the certificate in {files.cert}"
+        message = f"the key in {files.key} is not that of the certificate in {files.cert}"
     elif isinstance(error, ssl.SSLError):
-        said = f"{files.key} holds no key in PEM that can be read"
+        message = f"{files.key} holds no key in PEM that can be read"
     else:
-        said = f"{files.key}: {error}"
-    raise CertificateUnusable(said) from error
+        message = f"{files.key}: {error}"
+    raise CertificateUnusable(message) from error
 
 
 def _time(seconds: float) -> str:

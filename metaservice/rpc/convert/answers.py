@@ -51,9 +51,9 @@ RULE_SAYS: Final = {
 def status(error: MetaError) -> status_pb2.Status:
     """A status, with facts up to gRPC's limit."""
     chars = FACT_CHARS_MAX
-    while (found := _status(error, chars)).ByteSize() > limits.STATUS_BYTES_MAX and chars > FACT_CHARS_MIN:
+    while (message := _status(error, chars)).ByteSize() > limits.STATUS_BYTES_MAX and chars > FACT_CHARS_MIN:
         chars //= 2
-    return found
+    return message
 
 
 def _status(error: MetaError, chars: int) -> status_pb2.Status:
@@ -67,30 +67,30 @@ def _status(error: MetaError, chars: int) -> status_pb2.Status:
     return status_pb2.Status(code=code, message=message, details=[details])
 
 
-def principal(one: Principal) -> common_pb2.Principal:
-    return common_pb2.Principal(name=one.name, client=one.client)
+def principal(sender: Principal) -> common_pb2.Principal:
+    return common_pb2.Principal(name=sender.name, client=sender.client)
 
 
-def conflict(one: Conflict) -> common_pb2.Conflict:
-    winner = one.winner
-    says = RULE_SAYS[one.rule].format(mine=one.operation.name, winner=winner.operation.name)
+def conflict(lost: Conflict) -> common_pb2.Conflict:
+    winner = lost.winner
+    says = RULE_SAYS[lost.rule].format(mine=lost.operation.name, winner=winner.operation.name)
     who = f" by {winner.principal.name}" if winner.principal.name else ""
-    where = f" in partition {one.partition}" if one.partition else ""
+    where = f" in partition {lost.partition}" if lost.partition else ""
     return common_pb2.Conflict(
-        table_id=one.table_id,
-        rule=int(one.rule),  # type: ignore[arg-type]
+        table_id=lost.table_id,
+        rule=int(lost.rule),  # type: ignore[arg-type]
         winner_txn_id=winner.txn_id,
         winner_operation=int(winner.operation),  # type: ignore[arg-type]
         winner_version=winner.version,
         winner_commit_time_us=winner.time_us,
         winner_principal=principal(winner.principal),
-        partition=one.partition,
-        path=one.path,
-        rows=one.rows,
-        columns=one.columns,
-        operation=int(one.operation),  # type: ignore[arg-type]
-        read_version=one.read_version,
-        advice=int(one.advice),  # type: ignore[arg-type]
+        partition=lost.partition,
+        path=lost.path,
+        rows=lost.rows,
+        columns=lost.columns,
+        operation=int(lost.operation),  # type: ignore[arg-type]
+        read_version=lost.read_version,
+        advice=int(lost.advice),  # type: ignore[arg-type]
         message=f"lost to {winner.operation.name} at version {winner.version}{who}{where}: {says}",
     )
 
@@ -150,13 +150,13 @@ def begun(txn: Txn, lease_ms: int, doomed: Conflict | None = None) -> transactio
     return transaction_pb2.BeginTransactionResponse(
         tables=[
             transaction_pb2.BegunTable(
-                table_id=one.table_id,
-                read_version=one.read_version,
-                schema_version=one.schema_version,
+                table_id=table.table_id,
+                read_version=table.read_version,
+                schema_version=table.schema_version,
                 staging_folder=txn.txn_id,
-                adopted_files=one.adopted,
+                adopted_files=table.adopted,
             )
-            for one in txn.tables.values()
+            for table in txn.tables.values()
         ],
         lease_ms=lease_ms,
         doomed=conflict(doomed) if doomed is not None else None,
@@ -202,12 +202,12 @@ def transaction(txn: Txn) -> transaction_pb2.Transaction:
         state=int(txn.state),  # type: ignore[arg-type]
         tables=[
             transaction_pb2.TableIntent(
-                table_id=one.table_id,
-                operation=int(one.operation),  # type: ignore[arg-type]
-                schema_version=one.schema_version,
-                read_version=one.read_version,
+                table_id=table.table_id,
+                operation=int(table.operation),  # type: ignore[arg-type]
+                schema_version=table.schema_version,
+                read_version=table.read_version,
             )
-            for one in txn.tables.values()
+            for table in txn.tables.values()
         ],
         principal=principal(txn.principal),
         commit_message=txn.message,
@@ -263,39 +263,39 @@ def write_rules(meta: TableMeta) -> catalog_pb2.WriteRules:
     )
 
 
-def version(one: CommitSummary) -> read_pb2.Version:
-    footprint = one.footprint
+def version(summary: CommitSummary) -> read_pb2.Version:
+    footprint = summary.footprint
     return read_pb2.Version(
         version=footprint.version,
         commit_time_us=footprint.time_us,
-        time_version_us=footprint.time_us if one.has_time_version else None,
+        time_version_us=footprint.time_us if summary.has_time_version else None,
         operation=int(footprint.operation),  # type: ignore[arg-type]
         txn_id=footprint.txn_id,
         principal=principal(footprint.principal),
-        commit_message=one.message,
-        read_version=one.read_version,
-        rebased_over=one.rebased_over,
-        files_added=one.files_added,
-        files_removed=one.files_removed,
-        rows_added=one.rows_added,
-        rows_removed=one.rows_removed,
-        delete_sets_added=one.sets_added,
-        delete_sets_removed=one.sets_removed,
-        bytes_added=one.bytes_added,
-        bytes_removed=one.bytes_removed,
-        properties=one.properties,
-        adopt_from=one.adopt_from,
-        metadata_changed=one.metadata_changed,
+        commit_message=summary.message,
+        read_version=summary.read_version,
+        rebased_over=summary.rebased_over,
+        files_added=summary.files_added,
+        files_removed=summary.files_removed,
+        rows_added=summary.rows_added,
+        rows_removed=summary.rows_removed,
+        delete_sets_added=summary.sets_added,
+        delete_sets_removed=summary.sets_removed,
+        bytes_added=summary.bytes_added,
+        bytes_removed=summary.bytes_removed,
+        properties=summary.properties,
+        adopt_from=summary.adopt_from,
+        metadata_changed=summary.metadata_changed,
     )
 
 
 def live_entry(live: Live) -> common_pb2.LiveEntry:
     entry = live.entry
-    found = common_pb2.LiveEntry(data_version=live.data_version, added_version=live.added)
+    message = common_pb2.LiveEntry(data_version=live.data_version, added_version=live.added)
     if entry.is_delete_set:
-        found.delete_set.ParseFromString(entry.payload)
-        return found
-    found.file.ParseFromString(entry.payload)
+        message.delete_set.ParseFromString(entry.payload)
+        return message
+    message.file.ParseFromString(entry.payload)
     if entry.first_row_id:
-        found.file.first_row_id = entry.first_row_id
-    return found
+        message.file.first_row_id = entry.first_row_id
+    return message

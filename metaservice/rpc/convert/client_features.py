@@ -50,15 +50,17 @@ class Reader:
 
     @classmethod
     def of(cls, context: grpc.ServicerContext) -> Self:
-        said = str(dict(context.invocation_metadata() or ()).get(FEATURES, ""))[:FEATURES_CHARS_MAX]
-        known = said.split(",")
-        return cls(INLINED_ROWS in known, VERSION_CONDITIONS in known, FORKS in known, PARTIAL_IMAGES in known)
+        header = str(dict(context.invocation_metadata() or ()).get(FEATURES, ""))[:FEATURES_CHARS_MAX]
+        features = header.split(",")
+        return cls(
+            INLINED_ROWS in features, VERSION_CONDITIONS in features, FORKS in features, PARTIAL_IMAGES in features
+        )
 
     def check_table(self, folder_id: str) -> None:
-        """Refuses a client that would look for a table's files in the wrong folder, or write them there."""
+        """Refuses a client that would read or write a table's files in the wrong folder."""
         if folder_id and not self.knows_forks:
-            said = "the table is a clone or on a branch, and the client doesn't know where its files are: upgrade it"
-            raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", said, lacks=FORKS)
+            message = "the table is a clone or on a branch, and the client doesn't know where its files are: upgrade it"
+            raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", message, lacks=FORKS)
 
     def shown(self, entries: Iterable[E], meta: TableMeta) -> Iterable[E]:
         """The entries. Raises CLIENT_TOO_OLD or PARTIAL_IMAGES at one that the reader would misread."""
@@ -77,14 +79,14 @@ ANY: Final = Reader()
 def _files(entries: Iterable[E]) -> Iterator[E]:
     for entry in entries:
         if entry.inlined:
-            said = "the table has rows that no file has: upgrade the client, or compact the table (minor)"
-            raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", said, lacks=INLINED_ROWS)
+            message = "the table has rows that no file has: upgrade the client, or compact the table (minor)"
+            raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", message, lacks=INLINED_ROWS)
         yield entry
 
 
 def _whole(entries: Iterable[E], meta: TableMeta) -> Iterator[E]:
     for entry in entries:
         if common_pb2.DataFile.FromString(entry.payload).set_columns:
-            said = "images of the table set single columns: upgrade the client, or compact the table (major) first"
-            raise MetaError(ErrorKind.BLOCKED, "PARTIAL_IMAGES", said, table=meta.name)
+            message = "images of the table set single columns: upgrade the client, or compact the table (major) first"
+            raise MetaError(ErrorKind.BLOCKED, "PARTIAL_IMAGES", message, table=meta.name)
         yield entry

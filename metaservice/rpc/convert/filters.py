@@ -11,11 +11,11 @@ from metaservice.rpc.convert import wire
 from metaservice.service.read.timeline import VersionFilter
 from protos.laketx.v1 import read_pb2, transaction_pb2
 
-OPERATIONS = {int(one): one for one in Operation}
+OPERATIONS = {int(operation): operation for operation in Operation}
 
 
 def version_filter(message: read_pb2.VersionFilter) -> VersionFilter:
-    found = VersionFilter(
+    matching = VersionFilter(
         principal=wire.text(message.principal, "principal", 256),
         client=wire.text(message.client, "client", 256),
         operations=frozenset(_operation(number) for number in message.operations),
@@ -27,9 +27,9 @@ def version_filter(message: read_pb2.VersionFilter) -> VersionFilter:
         from_time_us=message.from_time_us if message.HasField("from_time_us") else None,
         to_time_us=message.to_time_us if message.HasField("to_time_us") else None,
     )
-    _check_range("version", found.from_version, found.to_version)
-    _check_range("time_us", found.from_time_us, found.to_time_us)
-    return found
+    _check_range("version", matching.from_version, matching.to_version)
+    _check_range("time_us", matching.from_time_us, matching.to_time_us)
+    return matching
 
 
 def txn_filter(request: transaction_pb2.ListTransactionsRequest) -> Callable[[Txn], bool]:

@@ -71,10 +71,10 @@ def in_parts(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
         yield part
 
 
-def page_size(asked: int) -> int:
-    if not 0 <= asked <= limits.PAGE_SIZE_MAX:
-        raise invalid("PAGE_SIZE_INVALID", asked=asked, most=limits.PAGE_SIZE_MAX)
-    return asked or limits.PAGE_SIZE_DEFAULT
+def page_size(size: int) -> int:
+    if not 0 <= size <= limits.PAGE_SIZE_MAX:
+        raise invalid("PAGE_SIZE_INVALID", asked=size, most=limits.PAGE_SIZE_MAX)
+    return size or limits.PAGE_SIZE_DEFAULT
 
 
 def page_start(token: str) -> str:

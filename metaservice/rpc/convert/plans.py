@@ -78,11 +78,11 @@ def scan(planning: Planning, reads: Reads, request: read_pb2.PlanScanRequest, re
     has_names = request.HasField("predicate") and reader.names_versions
     meta = reads.meta_at(table, version) if has_names else table.meta
     key_files = key_files_of(request, meta)
-    found = planning.scan(table, wanted(request, meta, version, explain=request.explain, key_files=key_files))
-    return scan_answers(found, reader, without_stats=request.without_stats, explain=request.explain)
+    planned = planning.scan(table, scan_request(request, meta, version, explain=request.explain, key_files=key_files))
+    return scan_answers(planned, reader, without_stats=request.without_stats, explain=request.explain)
 
 
-def wanted(
+def scan_request(
     request: read_pb2.PlanScanRequest | read_pb2.TableScan,
     meta: TableMeta,
     version: int,
@@ -104,7 +104,7 @@ def wanted(
 
 
 def key_files_of(request: read_pb2.PlanScanRequest, meta: TableMeta) -> KeyFiles | None:
-    """What a reader of some keys knows; None of a table without keys."""
+    """Return what a reader of some keys already has; None for a table without keys."""
     key_files = request.key_files
     if not request.HasField("key_files") or not meta.keyed or request.more:
         return None
@@ -112,16 +112,16 @@ def key_files_of(request: read_pb2.PlanScanRequest, meta: TableMeta) -> KeyFiles
         raise invalid("TOO_MANY_PATHS", count=len(key_files.files), most=common_pb2.LIMIT_KEY_FILES)
     partitioning = meta.partitioning
     files = tuple(
-        (wire.partition(one.partition, partitioning), wire.bucket(one.bucket, meta), wire_rows.named_path(one.path))
-        for one in key_files.files
+        (wire.partition(file.partition, partitioning), wire.bucket(file.bucket, meta), wire_rows.named_path(file.path))
+        for file in key_files.files
     )
     version = wire.version(key_files.version, "key_files.version")
     return KeyFiles(key_files.history_epoch, version, frozenset(key_files.buckets), files)
 
 
 def column_types(meta: TableMeta, names: Iterable[str]) -> list[ColumnType]:
-    known = {column.name: (column.column_id, column.type) for column in meta.columns}
-    return [known[name] for name in names]
+    by_name = {column.name: (column.column_id, column.type) for column in meta.columns}
+    return [by_name[name] for name in names]
 
 
 class BoundsReader:
@@ -138,27 +138,27 @@ class BoundsReader:
         file, places = common_pb2.DataFile.FromString(payload), self._places
         row = [UNKNOWN] * len(places)
         for stats in file.stats:
-            found = places.get(stats.column_id)
-            if found is not None:
-                place, kind = found
+            place_and_kind = places.get(stats.column_id)
+            if place_and_kind is not None:
+                place, kind = place_and_kind
                 if kind == "real" and file.external:  # another program's, which may know another order of NaN
                     stats.ClearField("min")
                     stats.ClearField("max")
                 nulls = stats.nulls if stats.HasField("nulls") else None
-                row[place] = bounds(_known(stats.min, kind), _known(stats.max, kind), nulls, file.rows)
+                row[place] = bounds(_bound(stats.min, kind), _bound(stats.max, kind), nulls, file.rows)
         return tuple(row)
 
 
-def _known(value: common_pb2.Value, kind: str | None) -> SqlValue:
-    """A bound; None if it is missing or has another type."""
+def _bound(value: common_pb2.Value, kind: str | None) -> SqlValue:
+    """Return a bound; None if it is missing or has another type."""
     given = value.WhichOneof("kind")
     if given is None or given != kind:
         return None
-    found: SqlValue = getattr(value, given)
+    bound: SqlValue = getattr(value, given)
     if kind != "decimal":
-        return found
+        return bound
     try:
-        number = Decimal(str(found))
+        number = Decimal(str(bound))
     except InvalidOperation:
         return None
     return number if number.is_finite() else None
@@ -183,7 +183,7 @@ def inlined(reads: Reads, request: read_pb2.ReadInlinedRequest) -> Iterator[read
 
 
 def scan_answers(
-    found: Scan,
+    planned: Scan,
     reader: Reader,
     *,
     without_stats: bool,
@@ -193,25 +193,27 @@ def scan_answers(
     first: bytes = b"",
     each: bytes = b"",
 ) -> Iterator[bytes]:
-    """PlanScanResponse, as bytes. `first` and `each` are more fields of the first part and of each part."""
+    """Yield PlanScanResponses as bytes. `first` and `each` are further fields of the first part and of each part."""
     shown = _without_stats if without_stats else _payload
 
     def frame(entry: ScannedEntry) -> bytes:
         payload = shown(entry)
         if with_rows and entry.inlined:
-            content = found.content(entry.path)
+            content = planned.content(entry.path)
             payload += CONTENT + varint(len(content)) + content
         return _framed(entry, payload)
 
-    if with_rows and reader.knows_inlined and reader.folds(found.meta):
-        entries = found.answered(frame, without_stats, joined_entries if join_rows else None)
+    if with_rows and reader.knows_inlined and reader.folds(planned.meta):
+        entries = planned.answered(frame, without_stats, joined_entries if join_rows else None)
     else:
-        entries = map(frame, reader.shown(found.entries(), found.meta))
-    yield from entry_answers(found.version, entries, lambda: _told(found) if explain else b"", first=first, each=each)
+        entries = map(frame, reader.shown(planned.entries(), planned.meta))
+    yield from entry_answers(
+        planned.version, entries, lambda: _explained(planned) if explain else b"", first=first, each=each
+    )
 
 
-def _told(found: Scan) -> bytes:
-    return read_pb2.PlanScanResponse(explanation=explanation(found.explanation)).SerializeToString()
+def _explained(planned: Scan) -> bytes:
+    return read_pb2.PlanScanResponse(explanation=explanation(planned.explanation)).SerializeToString()
 
 
 def entry_answers(
@@ -264,9 +266,9 @@ def _without_stats(entry: PlannedEntry) -> bytes:
 
 
 def _framed(entry: PlannedEntry, payload: bytes) -> bytes:
-    """A LiveEntry as a field of an answer, which all answers have under this number."""
-    found = _live_entry(entry, payload)
-    return b"\x12" + varint(len(found)) + found
+    """Return a LiveEntry as field 2 of an answer, its number in all answers."""
+    entry_bytes = _live_entry(entry, payload)
+    return b"\x12" + varint(len(entry_bytes)) + entry_bytes
 
 
 def _live_entry(entry: PlannedEntry, payload: bytes) -> bytes:
@@ -279,21 +281,21 @@ def _versions(data_version: int, added: int) -> bytes:
     return b"\x18" + varint(data_version) + b"\x20" + varint(added)
 
 
-def explanation(found: Explanation) -> read_pb2.PlanExplanation:
-    """An explanation; the more parts a condition has, the shorter each is shown."""
-    chars = min(limits.TEXT_CHARS_MAX, limits.EXPLANATION_CHARS_MAX // max(len(found.conjuncts), 1))
+def explanation(counts: Explanation) -> read_pb2.PlanExplanation:
+    """Convert an explanation; the more parts a condition has, the shorter each is shown."""
+    chars = min(limits.TEXT_CHARS_MAX, limits.EXPLANATION_CHARS_MAX // max(len(counts.conjuncts), 1))
     return read_pb2.PlanExplanation(
-        partitions=found.partitions,
-        partitions_pruned=found.partitions_pruned,
-        files=found.files,
-        files_pruned_by_partition=found.files_pruned_by_partition,
-        files_pruned_by_statistics=found.files_pruned_by_statistics,
-        files_kept=found.files_kept,
-        delete_sets=found.delete_sets,
-        delete_sets_kept=found.delete_sets_kept,
+        partitions=counts.partitions,
+        partitions_pruned=counts.partitions_pruned,
+        files=counts.files,
+        files_pruned_by_partition=counts.files_pruned_by_partition,
+        files_pruned_by_statistics=counts.files_pruned_by_statistics,
+        files_kept=counts.files_kept,
+        delete_sets=counts.delete_sets,
+        delete_sets_kept=counts.delete_sets_kept,
         conjuncts=[
             read_pb2.ConjunctExplanation(conjunct=show(part)[:chars], by_partition=by_partition, files_pruned=files)
-            for (part, by_partition), files in found.conjuncts.items()
+            for (part, by_partition), files in counts.conjuncts.items()
         ],
     )
 
@@ -313,10 +315,10 @@ def changes(
         raise invalid("RANGE_INVALID", "the range ends before it begins: swap its ends", after=after, to=to)
     on_partitions = _on_partitions(request, reads, table, to if reader.names_versions else table.head)
     if request.mode == read_pb2.CHANGES_MODE_DIFFERENCE:
-        found: Iterable[Increment] = [planning.difference(table, after, to, on_partitions)]
+        increments: Iterable[Increment] = [planning.difference(table, after, to, on_partitions)]
     else:
-        found = planning.log(table, after, to, on_partitions)
-    return _changes(found, to, reader, table.meta)
+        increments = planning.log(table, after, to, on_partitions)
+    return _changes(increments, to, reader, table.meta)
 
 
 def _on_partitions(request: read_pb2.PlanChangesRequest, reads: Reads, table: TableView, to: int) -> Predicate:
@@ -327,10 +329,10 @@ def _on_partitions(request: read_pb2.PlanChangesRequest, reads: Reads, table: Ta
 
 
 def _changes(
-    found: Iterable[Increment], to: int, reader: Reader, meta: TableMeta
+    increments: Iterable[Increment], to: int, reader: Reader, meta: TableMeta
 ) -> Iterator[read_pb2.PlanChangesResponse]:
     nothing = True
-    for increment in found:
+    for increment in increments:
         nothing = False
         yield from _increment(increment, to, reader, meta)
     if nothing:

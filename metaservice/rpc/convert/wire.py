@@ -46,7 +46,7 @@ TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}(\.[A-Za-z0-9_]{1,128})?(@[A-Za-z0-
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 COMPARISON = {1: "=", 2: "<>", 3: "<", 4: "<=", 5: ">", 6: ">="}
-OPERATIONS = {int(one): one for one in Operation if one is not Operation.CREATE}
+OPERATIONS = {int(operation): operation for operation in Operation if operation is not Operation.CREATE}
 TRANSACTION_STATES = range(1, 6)
 
 
@@ -155,26 +155,26 @@ def partition(message: common_pb2.Partition, partitioning: Partitioning) -> str:
         return ""
     types = dict(partitioning.columns)
     values: dict[str, SqlValue] = {}
-    for one in message.values:
-        name = one.column if one.column in types else _in_any_case(one.column, types)
+    for part in message.values:
+        name = part.column if part.column in types else _in_any_case(part.column, types)
         if name is None:
-            raise invalid("PARTITION_COLUMN_UNKNOWN", column=one.column[:128])
+            raise invalid("PARTITION_COLUMN_UNKNOWN", column=part.column[:128])
         if name in values:
             raise invalid("PARTITION_COLUMN_TWICE", column=name)
-        value = sql_value(one.value, types[name], name)
+        value = sql_value(part.value, types[name], name)
         if isinstance(value, int) and not isinstance(value, bool):
             check_integer(value, types[name], name)
         values[name] = value
     if len(values) != len(types):
         raise invalid("PARTITION_INCOMPLETE", missing=min(types.keys() - values.keys()))
-    found = partitioning.encode(values)
-    if len(found) > limits.PARTITION_BYTES_MAX:  # plain ASCII
-        raise invalid("PARTITION_TOO_LONG", bytes=len(found), most=limits.PARTITION_BYTES_MAX)
-    return found
+    encoded = partitioning.encode(values)
+    if len(encoded) > limits.PARTITION_BYTES_MAX:  # plain ASCII
+        raise invalid("PARTITION_TOO_LONG", bytes=len(encoded), most=limits.PARTITION_BYTES_MAX)
+    return encoded
 
 
-def _in_any_case(name: str, known: Iterable[str]) -> str | None:
-    return next((one for one in known if folded(one) == folded(name)), None)
+def _in_any_case(name: str, names: Iterable[str]) -> str | None:
+    return next((candidate for candidate in names if folded(candidate) == folded(name)), None)
 
 
 class _Predicates:
@@ -223,10 +223,10 @@ class _Predicates:
                 raise invalid("PREDICATE_EMPTY")
 
     def _column(self, name: str) -> str:
-        found = name if name in self._types else _in_any_case(name[:128], self._types)
-        if found is None:
+        column = name if name in self._types else _in_any_case(name[:128], self._types)
+        if column is None:
             raise invalid("COLUMN_UNKNOWN", column=name[:128])
-        return found
+        return column
 
     def _value(self, column: str, message: common_pb2.Value) -> SqlValue:
         return sql_value(message, self._types[column], column)
@@ -240,19 +240,19 @@ def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, .
     if len(messages) > limits.READS_MAX:
         raise invalid("TOO_MANY_READS", count=len(messages), most=limits.READS_MAX)
     names = meta.partitioning.names
-    found = []
+    parsed = []
     for message in messages:
         if message.partitions:
             if message.HasField("predicate"):
                 raise invalid("READ_INVALID", "give either a predicate or partitions")
-            named = frozenset(partition(one, meta.partitioning) for one in message.partitions)
-            found.append(Read(TRUE, named, not message.reads_no_files, None, message.changes_all, wire=message))
+            named = frozenset(partition(part, meta.partitioning) for part in message.partitions)
+            parsed.append(Read(TRUE, named, not message.reads_no_files, None, message.changes_all, wire=message))
         else:
             whole = predicate(message.predicate, meta) if message.HasField("predicate") else TRUE
             part = partition_part(whole, names)
             columns, in_files = frozenset(message.columns), not message.reads_no_files
-            found.append(Read(part, None, in_files, whole, message.changes_all, columns, wire=message))
-    return tuple(found)
+            parsed.append(Read(part, None, in_files, whole, message.changes_all, columns, wire=message))
+    return tuple(parsed)
 
 
 def kept_reads(messages: Sequence[bytes], before: TableMeta, onto: TableMeta) -> tuple[Read, ...]:
@@ -315,10 +315,10 @@ def _leaves(message: common_pb2.Predicate) -> Iterator[Any]:
 
 
 def operation(number: int) -> Operation:
-    found = OPERATIONS.get(number)
-    if found is None:
+    parsed = OPERATIONS.get(number)
+    if parsed is None:
         raise invalid("OPERATION_INVALID", operation=number)
-    return found
+    return parsed
 
 
 def mark_name(name: str) -> str:
@@ -358,13 +358,13 @@ def profile(name: str) -> Profile:
 
 
 def one_profile(name: str, meant: Profile | None) -> Profile | None:
-    """The profile of a request, named as such or by a property of another system."""
+    """Return the profile of a request, named as such or by a property of another system."""
     if not name:
         return meant
-    found = profile(name)
-    if meant not in (None, found):
+    named = profile(name)
+    if meant not in (None, named):
         raise invalid("ALTERATION_INVALID", "two profiles are named: choose one", profile=name[:64], other=meant)
-    return found
+    return named
 
 
 def table_properties(message: Mapping[str, str]) -> dict[str, str]:

@@ -19,17 +19,17 @@ MODES = {0: Mode.CREATE, 1: Mode.IF_NOT_EXISTS, 2: Mode.OR_REPLACE}
 
 
 def create_mode(message: catalog_pb2.CreateTableRequest) -> Mode:
-    found = mode(message.mode)
-    if found is Mode.OR_REPLACE:
+    create = mode(message.mode)
+    if create is Mode.OR_REPLACE:
         wire.txn_id(message.request_id)
-    return found
+    return create
 
 
 def mode(number: int) -> Mode:
-    found = MODES.get(number)
-    if found is None:
+    create = MODES.get(number)
+    if create is None:
         raise invalid("CREATE_MODE_INVALID", mode=number)
-    return found
+    return create
 
 
 def alter(message: catalog_pb2.AlterTableRequest) -> Alter:
@@ -114,9 +114,9 @@ def new_view(message: catalog_pb2.PutViewRequest) -> View:
 
 
 def view_message(view: View) -> catalog_pb2.View:
-    found = catalog_pb2.View.FromString(view.payload)
-    found.name, found.create_time_us, found.replace_time_us = view.name, view.create_time_us, view.replace_time_us
-    return found
+    message = catalog_pb2.View.FromString(view.payload)
+    message.name, message.create_time_us, message.replace_time_us = view.name, view.create_time_us, view.replace_time_us
+    return message
 
 
 def namespace_name(name: str) -> str:

@@ -53,12 +53,12 @@ def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, 
 
 
 def app_versions(messages: Iterable[common_pb2.AppVersion]) -> tuple[tuple[str, int], ...]:
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for message in messages:
-        if message.app_id in found:
+        if message.app_id in versions:
             raise invalid("APP_ID_INVALID", app_id=message.app_id[:64])
-        found[app_id(message.app_id)] = wire.count(message.version, "app version")
-    return tuple(found.items())
+        versions[app_id(message.app_id)] = wire.count(message.version, "app version")
+    return tuple(versions.items())
 
 
 def app_id(text: str) -> str:
@@ -69,7 +69,7 @@ def app_id(text: str) -> str:
 
 def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:
     identity = wire.txn_id(message.txn_id)
-    found = Append(
+    parsed = Append(
         identity,
         meta.table_id,
         wire.version(message.schema_version, "schema_version"),
@@ -79,14 +79,14 @@ def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:
         wire_entries.entries(message.files, (), meta, identity, Operation.INSERT),
     )
     if message.app_versions:
-        found.app_versions = app_versions(message.app_versions)
+        parsed.app_versions = app_versions(message.app_versions)
     if message.properties:
-        found.properties = wire.properties(message.properties)
+        parsed.properties = wire.properties(message.properties)
     if message.client_features:
-        found.features = frozenset(message.client_features)
+        parsed.features = frozenset(message.client_features)
     if message.HasField("unchanged_since"):
-        found.unchanged_since = wire.version(message.unchanged_since, "unchanged_since")
-    return found
+        parsed.unchanged_since = wire.version(message.unchanged_since, "unchanged_since")
+    return parsed
 
 
 def changes(
@@ -96,25 +96,25 @@ def changes(
     txn: str,
     replacements: Mapping[str, TableMeta] = NO_REPLACEMENTS,
 ) -> tuple[tuple[Change, ...], Counts]:
-    """`replacements` are the tables' metadata after the commit, where it redefines them."""
-    found, counts = [], []
+    """Parse changes. `replacements` are the metadata of tables that the commit redefines."""
+    parsed, counts = [], []
     for message in messages:
         meta = metas[message.table_id]
         after = replacements.get(meta.table_id)
-        found.append(change(message, after or meta, txn, operations.get(meta.table_id, Operation.CUSTOM)))
+        parsed.append(change(message, after or meta, txn, operations.get(meta.table_id, Operation.CUSTOM)))
         if after is not None:
-            if found[-1].alteration is not None:
+            if parsed[-1].alteration is not None:
                 raise invalid("ALTERATION_MISMATCH", "the change has an alteration and a replacement: send one of them")
-            found[-1].alteration = Alteration(replacement=after)
+            parsed[-1].alteration = Alteration(replacement=after)
         counts.append(
             (
                 message.registered_files if message.HasField("registered_files") else None,
                 message.registered_rows if message.HasField("registered_rows") else None,
             )
         )
-    if len(found) > 1 and len({one.table_id for one in found}) != len(found):
+    if len(parsed) > 1 and len({parsed_change.table_id for parsed_change in parsed}) != len(parsed):
         raise invalid("TABLE_TWICE", "a transaction holds one change per table")
-    return tuple(found), tuple(counts)
+    return tuple(parsed), tuple(counts)
 
 
 def cursor_moves(messages: Sequence[transaction_pb2.CursorMove]) -> tuple[CursorMove, ...]:
@@ -134,43 +134,43 @@ def cursor_moves(messages: Sequence[transaction_pb2.CursorMove]) -> tuple[Cursor
 def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operation) -> Change:
     partitioning = meta.partitioning
     scope = _scope(message.scope, partitioning) if message.HasField("scope") else None
-    found = Change(meta.table_id, doing, 0, adds=[], scope=scope, changes_data=message.changes_data)
+    parsed = Change(meta.table_id, doing, 0, adds=[], scope=scope, changes_data=message.changes_data)
     if message.files or message.delete_sets:
-        found.adds = wire_entries.entries(message.files, message.delete_sets, meta, txn, doing)
+        parsed.adds = wire_entries.entries(message.files, message.delete_sets, meta, txn, doing)
     if message.reads:
-        found.reads = wire.reads(message.reads, meta)
+        parsed.reads = wire.reads(message.reads, meta)
     if message.app_ids_read:
-        found.app_ids_read = tuple(wire.text(one, "app_id", 256) for one in message.app_ids_read)
+        parsed.app_ids_read = tuple(wire.text(identity, "app_id", 256) for identity in message.app_ids_read)
     if message.app_versions:
-        found.app_versions = app_versions(message.app_versions)
+        parsed.app_versions = app_versions(message.app_versions)
     if message.restore_version:
-        found.restore_version = wire.version(message.restore_version, "restore_version")
+        parsed.restore_version = wire.version(message.restore_version, "restore_version")
     if message.HasField("alteration"):
-        found.alteration = alteration(message.alteration)
+        parsed.alteration = alteration(message.alteration)
     if message.HasField("unchanged_since"):
-        found.unchanged_since = wire.version(message.unchanged_since, "unchanged_since")
+        parsed.unchanged_since = wire.version(message.unchanged_since, "unchanged_since")
     if message.removes:
-        found.removes = tuple(
+        parsed.removes = tuple(
             Ref(
-                wire_rows.named_path(one.path),
-                wire.partition(one.partition, partitioning),
-                wire.bucket(one.bucket, meta),
-                one.data_change if one.HasField("data_change") else True,
+                wire_rows.named_path(removed.path),
+                wire.partition(removed.partition, partitioning),
+                wire.bucket(removed.bucket, meta),
+                removed.data_change if removed.HasField("data_change") else True,
             )
-            for one in message.removes
+            for removed in message.removes
         )
     if message.groups:
-        found.groups = tuple(
+        parsed.groups = tuple(
             wire_rows.group(group, wire.partition(group.partition, partitioning), wire.bucket(group.bucket, meta))
             for group in message.groups
         )
-    found.key_sets = wire_rows.key_sets(
+    parsed.key_sets = wire_rows.key_sets(
         [
             (wire.partition(key_set.partition, partitioning), wire.bucket(key_set.bucket, meta), key_set)
             for key_set in message.key_sets
         ]
     )
-    return found
+    return parsed
 
 
 def _scope(message: common_pb2.Scope, partitioning: Partitioning) -> Scope:
@@ -193,7 +193,7 @@ def alteration(message: common_pb2.Alteration) -> Alteration:
         raise invalid("ALTERATION_INVALID", "a property is both set and removed: choose one")
     if set(message.add_features) & set(message.remove_features):
         raise invalid("ALTERATION_INVALID", "a feature is both turned on and off: choose one")
-    found = Alteration(
+    parsed = Alteration(
         set_properties=set_properties,
         remove_properties=tuple(wire.properties(dict.fromkeys(message.remove_properties, ""))),
         profile=wire.one_profile(message.profile if message.HasField("profile") else "", foreign.profile),
@@ -203,6 +203,6 @@ def alteration(message: common_pb2.Alteration) -> Alteration:
         schema_changes=schema_changes(message.schema_changes),
         name=wire.table_name(message.name) if message.HasField("name") else None,
     )
-    if not (found.changes_features or found.changes_metadata or message.set_properties):
+    if not (parsed.changes_features or parsed.changes_metadata or message.set_properties):
         raise invalid("ALTERATION_EMPTY")
-    return found
+    return parsed

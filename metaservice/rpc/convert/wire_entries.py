@@ -44,13 +44,13 @@ APPEND_KINDS = {int(FileKind.APPEND): FileKind.APPEND, int(INLINED): FileKind.AP
 
 
 def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: str, operation: Operation) -> list[Entry]:
-    """Data files. There may be very many, so their common parts are computed once."""
+    """Parse data files. There may be very many, so their common parts are computed once."""
     folder, newest, partitioning = f"{txn}/", meta.schema_version, meta.partitioning
     mark, is_partitioned = schema_mark(newest), bool(partitioning.columns)
     is_plain = wire.PLAIN_NAME.match
     kinds, buckets = (KEYED_KINDS, meta.buckets) if meta.keyed else (APPEND_KINDS, 1)
     changes_data, says_itself = operation not in COMPACTIONS, operation is Operation.CUSTOM
-    found: list[Entry] = []
+    parsed: list[Entry] = []
     for sent in messages:
         message, path, external = sent, sent.path, sent.external
         plain = path.startswith(folder) and is_plain(path, len(folder)) and len(path) <= limits.PATH_CHARS_MAX
@@ -92,12 +92,12 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
             wire_rows.check_size(entry)
         if message.carries_row_ids:
             _carry_row_ids(entry, message)
-        found.append(entry)
-    return found
+        parsed.append(entry)
+    return parsed
 
 
 def _inline(entry: Entry, message: common_pb2.DataFile, schema_version: int, *, may_inline: bool) -> None:
-    """The rows are in the message; the record shows only that they are in the store. They are not encoded again."""
+    """Take the rows from the message; the record shows only that they are in the store. They aren't encoded again."""
     content = message.content
     if message.inlined or entry.external or not may_inline:
         why = "leave `inlined` to the service, and inline only new rows"
@@ -106,13 +106,13 @@ def _inline(entry: Entry, message: common_pb2.DataFile, schema_version: int, *, 
         raise invalid("INLINED_TOO_LARGE", path=entry.path, bytes=len(content), most=limits.INLINED_FILE_BYTES_MAX)
     if not content or message.bytes != len(content) or not entry.rows:
         raise invalid("INLINED_INVALID", "`bytes` is the length of `content`, and it has rows", path=entry.path)
-    known = common_pb2.DataFile()
-    known.CopyFrom(message)
-    known.ClearField("content")
-    known.schema_version = schema_version
-    known.kind = int(entry.kind)  # type: ignore[assignment]
-    known.inlined = True
-    entry.payload, entry.content, entry.inlined = known.SerializeToString(), content, True
+    stored = common_pb2.DataFile()
+    stored.CopyFrom(message)
+    stored.ClearField("content")
+    stored.schema_version = schema_version
+    stored.kind = int(entry.kind)  # type: ignore[assignment]
+    stored.inlined = True
+    entry.payload, entry.content, entry.inlined = stored.SerializeToString(), content, True
 
 
 def _carry_row_ids(entry: Entry, message: common_pb2.DataFile) -> None:
@@ -151,25 +151,25 @@ def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operati
         raise invalid("DELETE_SET_EMPTY", path=path)
     wire.count(high, "row_id_max")
     change = message.data_change if operation is Operation.CUSTOM and message.HasField("data_change") else True
-    known = common_pb2.DeleteSet()
-    known.CopyFrom(message)
-    known.rows, known.row_id_min, known.row_id_max = rows, low, high
-    found = Entry(
+    stored = common_pb2.DeleteSet()
+    stored.CopyFrom(message)
+    stored.rows, stored.row_id_min, stored.row_id_max = rows, low, high
+    entry = Entry(
         path,
         wire.partition(message.partition, meta.partitioning),
         0,
         FileKind.APPEND,
         rows,
         wire.count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
-        known.SerializeToString(deterministic=True),
+        stored.SerializeToString(deterministic=True),
         change,
         is_delete_set=True,
         row_id_min=low,
         row_id_max=high,
         touches=tuple(map(wire_rows.named_path, message.touches)),
     )
-    wire_rows.check_size(found)
-    return found
+    wire_rows.check_size(entry)
+    return entry
 
 
 def entries(
@@ -181,8 +181,8 @@ def entries(
 ) -> list[Entry]:
     if len(files) + len(delete_sets) > limits.FILES_PER_MESSAGE_MAX:
         raise invalid("TOO_MANY_FILES_IN_MESSAGE", count=len(files), most=limits.FILES_PER_MESSAGE_MAX)
-    found = data_files(files, meta, txn, operation)
-    found += [delete_set(one, meta, txn, operation) for one in delete_sets]
-    if len(found) > 1 and len({entry.path for entry in found}) != len(found):
+    parsed = data_files(files, meta, txn, operation)
+    parsed += [delete_set(message, meta, txn, operation) for message in delete_sets]
+    if len(parsed) > 1 and len({entry.path for entry in parsed}) != len(parsed):
         raise invalid("PATH_TWICE", "a path is named twice in one message: name it once")
-    return found
+    return parsed

@@ -65,9 +65,9 @@ def column_messages(columns: Sequence[Column]) -> list[catalog_pb2.Column]:
 def _change(message: common_pb2.SchemaChange) -> SchemaChange:
     match message.WhichOneof("kind"):
         case "add":
-            one = message.add
-            place = _place(one.place) if one.HasField("place") else None
-            return Add(_path(one.path), one.type, comment=_comment(one.comment), place=place)
+            added = message.add
+            place = _place(added.place) if added.HasField("place") else None
+            return Add(_path(added.path), added.type, comment=_comment(added.comment), place=place)
         case "drop":
             return Drop(_path(message.drop.path))
         case "rename":

@@ -41,18 +41,18 @@ def request_id(text: str) -> str:
 
 
 def compaction(number: int) -> Operation:
-    found = wire.OPERATIONS.get(number)
-    if found not in COMPACTIONS or found is None:
+    operation = wire.OPERATIONS.get(number)
+    if operation not in COMPACTIONS or operation is None:
         raise invalid("OPERATION_INVALID", "use minor compaction, major compaction or clustering", operation=number)
-    return found
+    return operation
 
 
 def states(numbers: Iterable[int]) -> frozenset[TaskState]:
-    found = list(numbers)
-    unknown = [number for number in found if number not in STATES]
+    listed = list(numbers)
+    unknown = [number for number in listed if number not in STATES]
     if unknown:
         raise invalid("STATE_INVALID", state=unknown[0])
-    return frozenset(TaskState(number) for number in found)
+    return frozenset(TaskState(number) for number in listed)
 
 
 def partitions(messages: Sequence[common_pb2.Partition], meta: TableMeta) -> list[str]:
@@ -62,10 +62,10 @@ def partitions(messages: Sequence[common_pb2.Partition], meta: TableMeta) -> lis
 
 
 def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) -> tuple[Group, ...]:
-    """An operator's explicit plan: inputs only."""
+    """Parse an operator's explicit plan, which has only inputs."""
     if len(messages) > limits.TASK_GROUPS_MAX:
         raise invalid("TOO_MANY_GROUPS", count=len(messages), most=limits.TASK_GROUPS_MAX)
-    found = []
+    groups = []
     for message in messages:
         if message.outputs:
             raise invalid(
@@ -76,8 +76,8 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
         partition = wire.partition(message.partition, meta.partitioning)
         if not 0 <= message.bucket < max(meta.buckets, 1):
             raise invalid("BUCKET_OUT_OF_RANGE", bucket=message.bucket, buckets=meta.buckets)
-        found.append(Group(partition, message.bucket, tuple(map(wire_rows.named_path, message.inputs))))
-    return tuple(found)
+        groups.append(Group(partition, message.bucket, tuple(map(wire_rows.named_path, message.inputs))))
+    return tuple(groups)
 
 
 def options(message: pb.TaskOptions, meta: TableMeta, operation: Operation) -> Options:
@@ -112,20 +112,20 @@ def options(message: pb.TaskOptions, meta: TableMeta, operation: Operation) -> O
 def task_message(
     task: Task, name: str, partitioning: Partitioning | None, size_bytes: int = limits.ANSWER_ITEMS_BYTES_MAX
 ) -> pb.MaintenanceTask:
-    """A task without its inputs; with as many groups as fit."""
-    found = _bare(task, name)
-    _fill(found, ((_group(group, partitioning), ()) for group in task.groups), size_bytes)
-    found.groups_left_out = len(task.groups) - len(found.groups)
-    return found
+    """Convert a task without its inputs, with as many groups as fit."""
+    message = _bare(task, name)
+    _fill(message, ((_group(group, partitioning), ()) for group in task.groups), size_bytes)
+    message.groups_left_out = len(task.groups) - len(message.groups)
+    return message
 
 
 def task_page(
     task: Task, name: str, partitioning: Partitioning | None, inputs: Inputs, start: int
 ) -> tuple[pb.MaintenanceTask, int]:
-    """A task with its inputs, and where the next page begins; 0: there is none."""
-    found = _bare(task, name)
+    """Convert a task with its inputs; return also where the next page begins, 0 for none."""
+    message = _bare(task, name)
     pieces = (_with_inputs(_group(group, partitioning), group, inputs.get(group.place, ())) for group in task.groups)
-    return found, _fill(found, pieces, limits.ANSWER_ITEMS_BYTES_MAX, start)
+    return message, _fill(message, pieces, limits.ANSWER_ITEMS_BYTES_MAX, start)
 
 
 Pieces = tuple[pb.TaskGroup, Sequence[Callable[[], common_pb2.LiveEntry]]]
@@ -184,8 +184,8 @@ def _bare(task: Task, name: str) -> pb.MaintenanceTask:
 
 
 def plan_message(plan: TaskPlan, meta: TableMeta, of: Proposal) -> pb.MaintenanceTask:
-    """A proposed task; its inputs by path, as many as fit."""
-    found = pb.MaintenanceTask(
+    """Convert a proposed task; its inputs by path, as many as fit."""
+    message = pb.MaintenanceTask(
         table_id=meta.table_id,
         table_name=meta.name,
         operation=plan.operation,  # type: ignore[arg-type]
@@ -198,9 +198,9 @@ def plan_message(plan: TaskPlan, meta: TableMeta, of: Proposal) -> pb.Maintenanc
     pieces = (
         (_group(group, meta.partitioning), [partial(_named, path) for path in group.inputs]) for group in plan.groups
     )
-    _fill(found, pieces, limits.ANSWER_ITEMS_BYTES_MAX)
-    found.groups_left_out = len(plan.groups) - len(found.groups)
-    return found
+    _fill(message, pieces, limits.ANSWER_ITEMS_BYTES_MAX)
+    message.groups_left_out = len(plan.groups) - len(message.groups)
+    return message
 
 
 def _named(path: str) -> common_pb2.LiveEntry:
@@ -208,20 +208,20 @@ def _named(path: str) -> common_pb2.LiveEntry:
 
 
 def _group(group: Group, partitioning: Partitioning | None) -> pb.TaskGroup:
-    found = pb.TaskGroup(bucket=group.bucket, files=len(group.inputs), rows=group.rows, bytes=group.size_bytes)
+    message = pb.TaskGroup(bucket=group.bucket, files=len(group.inputs), rows=group.rows, bytes=group.size_bytes)
     if partitioning is not None:
-        found.partition.CopyFrom(partition_message(group.partition, partitioning))
-    return found
+        message.partition.CopyFrom(partition_message(group.partition, partitioning))
+    return message
 
 
 def _with_inputs(message: pb.TaskGroup, group: Group, live: Sequence[Live]) -> Pieces:
-    files = {one.entry.path: one for one in live if not one.entry.is_delete_set}
-    found = [partial(_without_stats, files[path]) for path in group.inputs if path in files]
-    sets = [one for one in live if one.entry.is_delete_set]
-    if sum(len(one.entry.payload) for one in sets) > limits.TASK_DELETE_SET_BYTES_MAX:
+    files = {entry.entry.path: entry for entry in live if not entry.entry.is_delete_set}
+    inputs = [partial(_without_stats, files[path]) for path in group.inputs if path in files]
+    sets = [entry for entry in live if entry.entry.is_delete_set]
+    if sum(len(entry.entry.payload) for entry in sets) > limits.TASK_DELETE_SET_BYTES_MAX:
         message.delete_sets_left_out = True
-        return message, found
-    return message, [*found, *(partial(answers.live_entry, one) for one in sets)]
+        return message, inputs
+    return message, [*inputs, *(partial(answers.live_entry, entry) for entry in sets)]
 
 
 def _without_stats(live: Live) -> common_pb2.LiveEntry:
@@ -259,9 +259,9 @@ def partition_message(text: str, partitioning: Partitioning) -> common_pb2.Parti
 
 
 def _value(value: SqlValue, type_name: str) -> common_pb2.Value:
-    found = common_pb2.Value()
+    message = common_pb2.Value()
     if value is None:
-        found.null = common_pb2.NULL_VALUE_UNSPECIFIED
-        return found
-    setattr(found, wire_kind(type_name) or "text", format(value, "f") if isinstance(value, Decimal) else value)
-    return found
+        message.null = common_pb2.NULL_VALUE_UNSPECIFIED
+        return message
+    setattr(message, wire_kind(type_name) or "text", format(value, "f") if isinstance(value, Decimal) else value)
+    return message

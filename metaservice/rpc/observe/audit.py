@@ -267,9 +267,9 @@ class Audit:
 
 
 def document_of(record: Record, table_name: Callable[[str], str]) -> dict[str, Any]:
-    """The line of a record. What is empty is left out."""
+    """Return the document of a record, without empty fields."""
     tables = [_table(table_id, table_name) for table_id in record.subject.tables]
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "time": datetime.fromtimestamp(record.time_ns // 1_000 / 1e6, UTC).isoformat(timespec="microseconds"),
         "principal": record.caller.principal,
         "declared": record.caller.declared or record.subject.principal,
@@ -282,7 +282,7 @@ def document_of(record: Record, table_name: Callable[[str], str]) -> dict[str, A
         "request": record.request_id,
         "ms": round((record.ended_ns - record.begun_ns) / 1e6, 3),
     }
-    return {name: value for name, value in found.items() if value not in ("", [])}
+    return {name: value for name, value in fields.items() if value not in ("", [])}
 
 
 def _table(table_id: str, table_name: Callable[[str], str]) -> dict[str, str]:

@@ -250,8 +250,8 @@ class SessionRecords:
             if isinstance(numbers, list):
                 results = [result] * len(numbers) if isinstance(result, MetaError) else result
                 stamps: list[Stamped] = []
-                for number, one in zip(numbers, results, strict=True):  # type: ignore[call-overload]
-                    stamps = self._end(number, one, stamps)
+                for number, outcome in zip(numbers, results, strict=True):  # type: ignore[call-overload]
+                    stamps = self._end(number, outcome, stamps)
             else:
                 self._end(numbers, result, [])
 
@@ -299,12 +299,12 @@ def answer_of(result: object) -> str:
 
 
 def reason_of(result: Any) -> str:
-    """The reason with which an item of a batch was refused; empty: it was not."""
+    """Return the reason for which an item of a batch was refused; empty if it wasn't."""
     if not isinstance(result, ITEMS) or not result.HasField("error"):
         return ""
     info = error_details_pb2.ErrorInfo()
-    found = [info.reason for each in result.error.details if each.Unpack(info)]
-    return found[0] if found else "REFUSED"
+    reasons = [info.reason for each in result.error.details if each.Unpack(info)]
+    return reasons[0] if reasons else "REFUSED"
 
 
 def conflict_rule(result: Any) -> str:

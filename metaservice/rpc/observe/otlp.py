@@ -203,10 +203,10 @@ class MetricExport:
     def _export(self) -> None:
         now_ns = self._now_ns()
         try:
-            found = [each for metric in METRICS for each in self._metric(metric, now_ns)]
+            exported = [each for metric in METRICS for each in self._metric(metric, now_ns)]
         except Exception:  # noqa: BLE001 - a store that is being opened again is no reason to end
             return
-        scope = points.ScopeMetrics(self._scope, found, "")
+        scope = points.ScopeMetrics(self._scope, exported, "")
         self._exporter.export(points.MetricsData([points.ResourceMetrics(self._resource, [scope], "")]))
 
     def _metric(self, metric: Metric, now_ns: int) -> Iterator[points.Metric]:

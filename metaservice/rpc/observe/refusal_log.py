@@ -39,12 +39,12 @@ class RefusalLog:
         suppressed = self._next((error.reason, principal))
         if suppressed is None:
             return
-        said = {"event": REFUSED, "method": method, "request_id": request_id, "reason": error.reason, **error.facts}
+        document = {"event": REFUSED, "method": method, "request_id": request_id, "reason": error.reason, **error.facts}
         if principal:
-            said["principal"] = principal
+            document["principal"] = principal
         if suppressed:
-            said["suppressed"] = str(suppressed)
-        log.info(json.dumps(said))
+            document["suppressed"] = str(suppressed)
+        log.info(json.dumps(document))
 
     def _next(self, kind: tuple[str, str]) -> int | None:
         """The number of similar refusals left out before; None: leave this one out too."""

@@ -270,13 +270,13 @@ class CallInterceptor(grpc.ServerInterceptor):
         return sent
 
     def _one(self, parse: Parse, lane: Lane) -> Call:
-        def one(requests: Iterator[bytes], context: grpc.ServicerContext) -> Message | bytes:
+        def read(requests: Iterator[bytes], context: grpc.ServicerContext) -> Message | bytes:
             raw = self._streams.first(requests, context, lane)
             if raw is None:
                 raise invalid("REQUEST_MISSING", "the call ended without its request: send one")
             return parse(raw) if parse is not None else raw
 
-        return one
+        return read
 
     def _many(self, parse: Parse) -> Call:
         def many(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Message] | Iterator[bytes]:
@@ -301,6 +301,6 @@ class CallInterceptor(grpc.ServerInterceptor):
             self._fail_stop(error)
             return
         self._log.say(error, visit.method, visit.request_id, visit.proven or visit.declared)
-        error = self._gate.told(visit.who, error)
+        error = self._gate.without_hints(visit.who, error)
         context.set_trailing_metadata((("x-request-id", visit.request_id),))
         context.abort_with_status(rpc_status.to_status(answers.status(error)))

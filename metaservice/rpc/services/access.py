@@ -59,31 +59,31 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
         )
 
     def Can(self, request: pb.CanRequest, context: Context) -> pb.CanResponse:
-        who, wanted = self._who(context), _role(request.role)
+        who, needed = self._who(context), _role(request.role)
         place = self._place(request.place)
         namespace = self._namespace_of(place)
         if self._gate.has_policy:
-            return self._said_by_policy(request.grantee, who, wanted, place)
+            return self._by_policy(request.grantee, who, needed, place)
         grants = self._calls.decider.state.access.grants
         grantees = (_grantee(request.grantee),) if request.grantee else who.grantees
         best = grants.best(grantees, places_of(namespace, place.table_id))
-        found = max(best.role if best is not None else Role.NONE, Role.NONE if request.grantee else who.role)
-        return pb.CanResponse(allowed=found >= wanted, grant=self._message(best) if best is not None else None)
+        actual = max(best.role if best is not None else Role.NONE, Role.NONE if request.grantee else who.role)
+        return pb.CanResponse(allowed=actual >= needed, grant=self._message(best) if best is not None else None)
 
-    def _said_by_policy(self, grantee: str, who: Identity, wanted: Role, place: Place) -> pb.CanResponse:
+    def _by_policy(self, grantee: str, who: Identity, needed: Role, place: Place) -> pb.CanResponse:
         if grantee and not _grantee(grantee).startswith(USER):
             raise MetaError(ErrorKind.BLOCKED, "POLICY_DECIDES")
-        asked = Identity(_grantee(grantee).removeprefix(USER)) if grantee else who
-        found = self._gate.caller(asked).on_named_place(place)
-        return pb.CanResponse(allowed=found >= wanted)
+        identity = Identity(_grantee(grantee).removeprefix(USER)) if grantee else who
+        actual = self._gate.caller(identity).on_named_place(place)
+        return pb.CanResponse(allowed=actual >= needed)
 
     def Grant(self, request: pb.GrantRequest, context: Context) -> pb.GrantResponse:
         if self._gate.has_policy:
             raise MetaError(ErrorKind.BLOCKED, "POLICY_DECIDES")
         given = request.grant
         place, who = self._place(given.place), self._who(context)
-        wanted = access.Grant(place, _grantee(given.grantee), _role(given.role), who.principal)
-        made = self._ask(lambda: self._calls.access.grant(wanted))
+        grant = access.Grant(place, _grantee(given.grantee), _role(given.role), who.principal)
+        made = self._ask(lambda: self._calls.access.grant(grant))
         return pb.GrantResponse(grant=self._message(made))
 
     def Revoke(self, request: pb.RevokeRequest, context: Context) -> pb.RevokeResponse:
@@ -95,11 +95,11 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
     def ListGrants(self, request: pb.ListGrantsRequest, context: Context) -> pb.ListGrantsResponse:
         size, after = page_size(request.page_size), page_start(request.page_token)
         grants = self._calls.decider.state.access.grants
-        found = grants.at(self._place(request.place)) if request.HasField("place") else grants.all()
+        listed = grants.at(self._place(request.place)) if request.HasField("place") else grants.all()
         if request.grantee:
             grantee = _grantee(request.grantee)
-            found = [one for one in found if one.grantee == grantee]
-        rest = sorted((one for one in found if _order(one) > after), key=_order)[:size]
+            listed = [grant for grant in listed if grant.grantee == grantee]
+        rest = sorted((grant for grant in listed if _order(grant) > after), key=_order)[:size]
         shown = list(fitting(map(self._message, rest)))
         is_last = len(rest) < size and len(shown) == len(rest)
         return pb.ListGrantsResponse(
@@ -116,14 +116,14 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
             raise invalid("VALIDITY_INVALID", most_ms=VALID_MS_MAX)
         who = self._who(context)
         token_id, secret = self._new_secret()
-        wanted = Token(token_id, digest_of(secret), request.principal, groups, who.principal)
-        made = self._ask(lambda: self._calls.access.create_token(wanted, request.valid_ms))
+        token = Token(token_id, digest_of(secret), request.principal, groups, who.principal)
+        made = self._ask(lambda: self._calls.access.create_token(token, request.valid_ms))
         return pb.CreateTokenResponse(token=_token_message(made), secret=secret_text(token_id, secret))
 
     def ListTokens(self, request: pb.ListTokensRequest, context: Context) -> pb.ListTokensResponse:
         size, after = page_size(request.page_size), page_start(request.page_token)
-        known = sorted(self._calls.decider.state.access.tokens.values(), key=lambda one: one.token_id)
-        rest = [one for one in known if one.token_id > after][:size]
+        tokens = sorted(self._calls.decider.state.access.tokens.values(), key=lambda token: token.token_id)
+        rest = [token for token in tokens if token.token_id > after][:size]
         is_last = len(rest) < size
         return pb.ListTokensResponse(
             tokens=map(_token_message, rest), next_page_token=page_token("" if is_last else rest[-1].token_id)
@@ -202,18 +202,18 @@ def _role_message(role: Role) -> pb.Role.ValueType:
 
 
 def _grantee(text: str) -> str:
-    found = grantee_of(text)
-    if found is None:
+    grantee = grantee_of(text)
+    if grantee is None:
         raise invalid("GRANTEE_INVALID", grantee=text[:256])
-    return found
+    return grantee
 
 
-def _token_message(one: Token) -> pb.Token:
+def _token_message(token: Token) -> pb.Token:
     return pb.Token(
-        token_id=one.token_id,
-        principal=one.principal,
-        groups=one.groups,
-        created_by=one.by,
-        create_time_us=one.create_us,
-        expire_time_us=one.expires_us,
+        token_id=token.token_id,
+        principal=token.principal,
+        groups=token.groups,
+        created_by=token.by,
+        create_time_us=token.create_us,
+        expire_time_us=token.expires_us,
     )

@@ -47,11 +47,13 @@ class AdminServicer(Servicer, admin_pb2_grpc.AdminServiceServicer):
 
     def Check(self, request: pb.CheckRequest, context: Context) -> Iterator[pb.CheckResponse]:
         table_id = wire.table_id(request.table_id) if request.table_id else ""
-        for one in self._operators.check(table_id):
-            *before, last = list(in_parts(one.problems, limits.PAGE_SIZE_MAX)) or [[]]
+        for progress in self._operators.check(table_id):
+            *before, last = list(in_parts(progress.problems, limits.PAGE_SIZE_MAX)) or [[]]
             for part in before:
-                yield pb.CheckResponse(tables_checked=one.tables, entries_read=one.entries, problems=part)
-            yield pb.CheckResponse(tables_checked=one.tables, entries_read=one.entries, problems=last, done=one.done)
+                yield pb.CheckResponse(tables_checked=progress.tables, entries_read=progress.entries, problems=part)
+            yield pb.CheckResponse(
+                tables_checked=progress.tables, entries_read=progress.entries, problems=last, done=progress.done
+            )
 
     def ReleasePurge(self, request: pb.ReleasePurgeRequest, context: Context) -> pb.ReleasePurgeResponse:
         dry = request.validate_only
@@ -70,10 +72,10 @@ class AdminServicer(Servicer, admin_pb2_grpc.AdminServiceServicer):
 
     def ListPins(self, request: pb.ListPinsRequest, context: Context) -> pb.ListPinsResponse:
         size, after = page_size(request.page_size), pin_place(page_start(request.page_token))
-        found = self._ask(lambda: self._calls.pins.list_held(after, size))
-        shown = list(fitting(map(pin_answer, found)))
-        is_last = len(found) < size and len(shown) == len(found)
-        last = None if is_last else found[len(shown) - 1]
+        held = self._ask(lambda: self._calls.pins.list_held(after, size))
+        shown = list(fitting(map(pin_answer, held)))
+        is_last = len(held) < size and len(shown) == len(held)
+        last = None if is_last else held[len(shown) - 1]
         place = f"{last.pin.pin_id}:{last.row}" if last is not None else ""
         return pb.ListPinsResponse(pins=shown, next_page_token=page_token(place))
 

@@ -52,11 +52,11 @@ class BranchMethods(Servicer):
             lambda: [each if isinstance(each, MetaError) else _outcome(create, each) for each in creations]
         )
         answer = pb.CreateBranchesResponse()
-        for asked, each in zip(request.branches, made, strict=True):
+        for creation, each in zip(request.branches, made, strict=True):
             if isinstance(each, MetaError):
                 answer.items.add(error=answers.status(each))
             else:  # of a thousand branches the parent's tables would be too long
-                answer.items.add(branch=_branch(replace(each, tables=tuple(asked.tables))))
+                answer.items.add(branch=_branch(replace(each, tables=tuple(creation.tables))))
         return answer
 
     def ListBranches(self, request: pb.ListBranchesRequest, context: Context) -> pb.ListBranchesResponse:

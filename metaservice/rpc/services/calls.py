@@ -121,12 +121,12 @@ class UseCases:
         """Any thread: checks and converts entries to register."""
         txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))
         table_id = wire.table_id(request.table_id)
-        mine = txn.tables.get(table_id) if txn.state is TxnState.OPEN else None
-        operation = mine.operation if mine is not None else Operation.CUSTOM
+        intent = txn.tables.get(table_id) if txn.state is TxnState.OPEN else None
+        operation = intent.operation if intent is not None else Operation.CUSTOM
         meta = self.meta(table_id)
-        found = wire_entries.entries(request.files, request.delete_sets, meta, request.txn_id, operation)
-        self.imports.check(found)
-        return found
+        entries = wire_entries.entries(request.files, request.delete_sets, meta, request.txn_id, operation)
+        self.imports.check(entries)
+        return entries
 
     def register_entries(
         self, txn_id: str, table_id: str, entries: list[Entry]
@@ -143,7 +143,7 @@ class UseCases:
         if request.ByteSize() <= CONVERTED_IN_TURN_MAX or not is_open:
             return partial(self.commit, request)
         try:
-            metas = self._metas([one.table_id for one in request.changes])
+            metas = self._metas([change.table_id for change in request.changes])
             parsed = self._commit(request)
             for change in parsed.changes:
                 judging.prepare(change.reads, self.meta(change.table_id))
@@ -178,18 +178,18 @@ class UseCases:
         return CommitRequest(txn.txn_id, changes, counts, same, moves)
 
     def _replacements(self, request: transaction_pb2.CommitTransactionRequest) -> Mapping[str, TableMeta]:
-        """The metadata of tables that the commit redefines."""
+        """Return the metadata of tables that the commit redefines."""
         changed = {change.table_id for change in request.changes}
-        found: dict[str, TableMeta] = {}
+        replaced: dict[str, TableMeta] = {}
         for replacement in request.replacements:
-            if replacement.table_id not in changed or replacement.table_id in found:
+            if replacement.table_id not in changed or replacement.table_id in replaced:
                 raise invalid("CHANGES_MISMATCH", "a replacement belongs to one change: send one for its table")
             table = self.decider.state.get_table(wire.table_id(replacement.table_id))
-            wanted = wire_catalog.definition(replacement, replacement.table_id)
+            definition = wire_catalog.definition(replacement, replacement.table_id)
             given = self.decider.state.column_ids.last(table.raw_id, table.meta)
-            found[replacement.table_id] = replaced_as_told(table.meta, wanted, replacement.last_column_id, given)
-            found[replacement.table_id].check_size()
-        return found
+            replaced[replacement.table_id] = replaced_as_told(table.meta, definition, replacement.last_column_id, given)
+            replaced[replacement.table_id].check_size()
+        return replaced
 
     def _changes(
         self,
@@ -255,11 +255,11 @@ class UseCases:
     ) -> list[Txn | MetaError]:
         converted = list(given)
         decided = iter(
-            self.transactions.appends.append_many([one for one in converted if not isinstance(one, MetaError)])
+            self.transactions.appends.append_many([append for append in converted if not isinstance(append, MetaError)])
         )
         return [
-            self._appended(request) or one if isinstance(one, MetaError) else next(decided)
-            for request, one in zip(requests, converted, strict=True)
+            self._appended(request) or append if isinstance(append, MetaError) else next(decided)
+            for request, append in zip(requests, converted, strict=True)
         ]
 
     def _appended(self, request: transaction_pb2.AppendRequest) -> Txn | None:

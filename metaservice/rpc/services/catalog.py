@@ -63,13 +63,13 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         table_id = wire.table_id(request.table_id) if request.table_id else ""
         table = self._calls.reads.get_table(name=request.name, table_id=table_id)
         Reader.of(context).check_table(table.folder_id)
-        asked = [one for one in ("schema_version", "version", "time_us", "tag") if request.HasField(one)]
-        if len(asked) > 1:
+        named = [field for field in ("schema_version", "version", "time_us", "tag") if request.HasField(field)]
+        if len(named) > 1:
             raise invalid("VERSION_TWICE", "give a schema version, an ID version, a time or a tag: one of them")
-        if asked == ["schema_version"]:
+        if named == ["schema_version"]:
             meta = self._calls.catalog.tables.at_schema_version(table, request.schema_version)
             return pb.GetTableResponse(table=answers.table(table, meta))
-        if not asked:
+        if not named:
             return pb.GetTableResponse(table=answers.table(table, self._calls.catalog.tables.numbered(table)))
         version = self._version_at(table, request)
         meta = self._calls.reads.meta_at(table, version)
@@ -102,8 +102,8 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
             live, following = self._calls.catalog.tables.list_live(
                 namespace, after.decode(), size, contains, self._gate.reads(context)
             )
-            imported = self._calls.reads.imported(one for _, one in live) if request.with_imports else ()
-            listed = (answers.table(one, has_imports=one.raw_id in imported) for _, one in live)
+            imported = self._calls.reads.imported(table for _, table in live) if request.with_imports else ()
+            listed = (answers.table(table, has_imports=table.raw_id in imported) for _, table in live)
             tables = list(fitting(listed, room))
             if len(tables) < len(live):
                 following, _ = live[len(tables) - 1]
@@ -150,7 +150,7 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         start = bound_start(request.page_token, "schemas", request.table_id)
         if start and not (start.isdigit() and len(start) <= 18):
             raise invalid("PAGE_TOKEN_INVALID")
-        found = self._calls.catalog.tables.list_schemas(table, int(start or b"0"), size)
+        listed = self._calls.catalog.tables.list_schemas(table, int(start or b"0"), size)
         schemas = [
             pb.SchemaVersion(
                 schema_version=meta.schema_version,
@@ -158,10 +158,10 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
                 columns=column_messages(meta.columns),
                 primary_key=meta.primary_key,
             )
-            for version, meta in found
+            for version, meta in listed
         ]
         shown = list(fitting(schemas))
-        is_last = len(found) < size and len(shown) == len(found)
+        is_last = len(listed) < size and len(shown) == len(listed)
         place = b"" if is_last else str(shown[-1].schema_version).encode()
         return pb.ListSchemasResponse(
             schemas=shown,
@@ -169,8 +169,8 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         )
 
     def AlterTable(self, request: pb.AlterTableRequest, context: Context) -> pb.AlterTableResponse:
-        wanted, dry = wire_catalog.alter(request), request.validate_only
-        done = self._ask(lambda: self._calls.catalog.alter(wanted, validate_only=dry))
+        alteration, dry = wire_catalog.alter(request), request.validate_only
+        done = self._ask(lambda: self._calls.catalog.alter(alteration, validate_only=dry))
         return pb.AlterTableResponse(table=answers.table(done.table), version=done.version)
 
     def DropTable(self, request: pb.DropTableRequest, context: Context) -> pb.DropTableResponse:
@@ -185,26 +185,26 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         return pb.UndropTableResponse(table=answers.table(table))
 
     def CreateNamespace(self, request: pb.CreateNamespaceRequest, context: Context) -> pb.CreateNamespaceResponse:
-        wanted, relaxed = wire_catalog.new_namespace(request), request.if_not_exists
+        definition, relaxed = wire_catalog.new_namespace(request), request.if_not_exists
         maker = self._gate.maker(context)
-        namespace, created = self._ask(lambda: self._create_namespace(wanted, maker, if_not_exists=relaxed))
+        namespace, created = self._ask(lambda: self._create_namespace(definition, maker, if_not_exists=relaxed))
         return pb.CreateNamespaceResponse(namespace=_namespace(namespace), created=created)
 
-    def _create_namespace(self, wanted: Namespace, maker: Maker, *, if_not_exists: bool) -> tuple[Namespace, bool]:
-        """With its admin, if this call makes the namespace. On the decider's thread."""
+    def _create_namespace(self, definition: Namespace, maker: Maker, *, if_not_exists: bool) -> tuple[Namespace, bool]:
+        """Create a namespace, with its admin if it is new. On the decider's thread."""
         namespaces = self._calls.catalog.namespaces
-        if namespaces.is_known(wanted.name):
-            return namespaces.create(wanted, if_not_exists=if_not_exists)
+        if namespaces.is_known(definition.name):
+            return namespaces.create(definition, if_not_exists=if_not_exists)
         own = maker.owning("")
-        made, created = namespaces.create(wanted, if_not_exists=if_not_exists)
-        if not branch_of(wanted.name):  # one of a branch gets its admin with the merge
+        made, created = namespaces.create(definition, if_not_exists=if_not_exists)
+        if not branch_of(definition.name):  # one of a branch gets its admin with the merge
             own(Place(namespace=made.name))
         return made, created
 
     def GetNamespace(self, request: pb.GetNamespaceRequest, context: Context) -> pb.GetNamespaceResponse:
         name = wire_catalog.branched_namespace_name(request.name)
-        found = self._ask(lambda: self._calls.catalog.namespaces.get(name))
-        return pb.GetNamespaceResponse(namespace=_namespace(found))
+        namespace = self._ask(lambda: self._calls.catalog.namespaces.get(name))
+        return pb.GetNamespaceResponse(namespace=_namespace(namespace))
 
     def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:
         size = page_size(request.page_size)
@@ -217,10 +217,10 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         def list_after(name: str, count: int) -> list[Namespace]:
             return self._ask(lambda: listing(request.branch, name, count))
 
-        found = _visible(list_after, after.decode(), size, None if sees is None else lambda each: sees(each.name))
-        shown = list(fitting(map(_namespace, found)))
+        listed = _visible(list_after, after.decode(), size, None if sees is None else lambda each: sees(each.name))
+        shown = list(fitting(map(_namespace, listed)))
         names = [each.name for each in shown]
-        is_last = len(found) < size and len(shown) == len(found)
+        is_last = len(listed) < size and len(shown) == len(listed)
         place = b"" if is_last else names[-1].encode()
         return pb.ListNamespacesResponse(names=names, namespaces=shown, next_page_token=bound_token(place, *filters))
 
@@ -228,8 +228,8 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         name = wire_catalog.branched_namespace_name(request.name)
         updates, removals = wire_catalog.namespace_changes(request)
         namespaces = self._calls.catalog.namespaces
-        found, removed = self._ask(lambda: namespaces.alter(name, updates, removals))
-        return pb.AlterNamespaceResponse(namespace=_namespace(found), removed=removed)
+        altered, removed = self._ask(lambda: namespaces.alter(name, updates, removals))
+        return pb.AlterNamespaceResponse(namespace=_namespace(altered), removed=removed)
 
     def DropNamespace(self, request: pb.DropNamespaceRequest, context: Context) -> pb.DropNamespaceResponse:
         name, dry = wire_catalog.branched_namespace_name(request.name), request.validate_only
@@ -237,20 +237,20 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         return pb.DropNamespaceResponse()
 
     def PutView(self, request: pb.PutViewRequest, context: Context) -> pb.PutViewResponse:
-        wanted, queries = wire_catalog.new_view(request), self._calls.catalog.queries
+        definition, queries = wire_catalog.new_view(request), self._calls.catalog.queries
         mode = wire_catalog.mode(request.mode)
         wire.principal(request.principal)
         if mode is Mode.OR_REPLACE:
-            view, created = self._ask(lambda: queries.replace(wanted, must_exist=request.must_exist))
+            view, created = self._ask(lambda: queries.replace(definition, must_exist=request.must_exist))
         else:
             relaxed = mode is Mode.IF_NOT_EXISTS
-            view, created = self._ask(lambda: queries.create(wanted, if_not_exists=relaxed))
+            view, created = self._ask(lambda: queries.create(definition, if_not_exists=relaxed))
         return pb.PutViewResponse(view=wire_catalog.view_message(view), created=created)
 
     def GetView(self, request: pb.GetViewRequest, context: Context) -> pb.GetViewResponse:
         name = wire.table_name(request.name)
-        found = self._ask(lambda: self._calls.catalog.queries.get(name))
-        return pb.GetViewResponse(view=wire_catalog.view_message(found))
+        view = self._ask(lambda: self._calls.catalog.queries.get(name))
+        return pb.GetViewResponse(view=wire_catalog.view_message(view))
 
     def ListViews(self, request: pb.ListViewsRequest, context: Context) -> pb.ListViewsResponse:
         size, namespace, branch = page_size(request.page_size), request.namespace, request.branch
@@ -267,9 +267,11 @@ class CatalogServicer(BranchMethods, catalog_pb2_grpc.CatalogServiceServicer):
         def list_after(name: str, count: int) -> list[View]:
             return self._ask(lambda: listing(namespace, branch, name, count))
 
-        found = _visible(list_after, after.decode(), size, None if reads is None else lambda each: reads(each.name, ""))
-        shown = list(fitting(map(wire_catalog.view_message, found)))
-        is_last = len(found) < size and len(shown) == len(found)
+        listed = _visible(
+            list_after, after.decode(), size, None if reads is None else lambda each: reads(each.name, "")
+        )
+        shown = list(fitting(map(wire_catalog.view_message, listed)))
+        is_last = len(listed) < size and len(shown) == len(listed)
         place = b"" if is_last else shown[-1].name.encode()
         return pb.ListViewsResponse(views=shown, next_page_token=bound_token(place, *filters))
 
@@ -307,19 +309,19 @@ def _is_place(kind: bytes, after: bytes) -> bool:
     return _is_name(after) if kind == LIVE else kind == DROPPED and len(after) == UUID_BYTES
 
 
-def _namespace(one: Namespace) -> pb.Namespace:
-    return pb.Namespace(name=one.name, properties=one.properties, create_time_us=one.create_time_us)
+def _namespace(namespace: Namespace) -> pb.Namespace:
+    return pb.Namespace(name=namespace.name, properties=namespace.properties, create_time_us=namespace.create_time_us)
 
 
-def _listed(one: ListedTable, *, has_imports: bool) -> pb.Table:
-    message = answers.table(one.view, has_imports=has_imports)
+def _listed(listed: ListedTable, *, has_imports: bool) -> pb.Table:
+    message = answers.table(listed.view, has_imports=has_imports)
     if not message.table_id:
-        message.parent_table_id = one.parent_id
+        message.parent_table_id = listed.parent_id
         message.ClearField("definition")
     return message
 
 
-def _dropped_table(one: Dropped) -> pb.Table:
-    found = answers.table(one.table)
-    found.drop_time_us, found.undrop_until_us = one.drop_us, one.until_us
-    return found
+def _dropped_table(dropped: Dropped) -> pb.Table:
+    message = answers.table(dropped.table)
+    message.drop_time_us, message.undrop_until_us = dropped.drop_us, dropped.until_us
+    return message

@@ -47,12 +47,12 @@ class Health(health_pb2_grpc.HealthServicer):
     def Watch(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> Iterator[health_pb2.HealthCheckResponse]:
-        stream, known = self._streams.of(context), request.service in self._services
-        said: int | None = None
+        stream, is_offered = self._streams.of(context), request.service in self._services
+        sent: int | None = None
         while context.is_active() and not stream.over:
-            status = self._status() if known else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-            if status != said:
-                said = status
+            status = self._status() if is_offered else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+            if status != sent:
+                sent = status
                 yield health_pb2.HealthCheckResponse(status=status)
             if self._stopped.wait(WATCH_EVERY_S):
                 yield health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.NOT_SERVING)

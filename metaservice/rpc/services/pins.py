@@ -15,8 +15,8 @@ class PinMethods(Servicer):
     """Pins, for readers."""
 
     def PinVersions(self, request: pb.PinVersionsRequest, context: Context) -> pb.PinVersionsResponse:
-        asked = pin_request(request)
-        pin, granted_ms = self._ask(lambda: self._calls.pins.pin(asked))
+        requested = pin_request(request)
+        pin, granted_ms = self._ask(lambda: self._calls.pins.pin(requested))
         tables = [pb.TableVersion(table_id=table_id, version=version) for table_id, version in pin.versions]
         return pb.PinVersionsResponse(tables=tables, lease_ms=granted_ms)
 

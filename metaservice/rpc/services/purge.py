@@ -24,14 +24,14 @@ class PurgeMethods(Servicer):
         size = request.page_size or limits.PAGE_SIZE_MAX
         if request.table_id:
             table_id = wire.table_id(request.table_id)
-            found = self._ask(lambda: self._calls.purge.list_paths(table_id, start, size))
-            shown = list(fitting(found))
+            listed = self._ask(lambda: self._calls.purge.list_paths(table_id, start, size))
+            shown = list(fitting(listed))
             answer = pb.ListPurgeableResponse(paths=shown)
         else:
             after = wire.table_id(start) if start else ""
-            shown = found = self._ask(lambda: self._calls.purge.list_tables(after, size))
-            answer = pb.ListPurgeableResponse(table_ids=found)
-        is_last = len(found) < size and len(shown) == len(found)
+            shown = listed = self._ask(lambda: self._calls.purge.list_tables(after, size))
+            answer = pb.ListPurgeableResponse(table_ids=listed)
+        is_last = len(listed) < size and len(shown) == len(listed)
         answer.next_page_token = page_token("" if is_last else shown[-1])
         return answer
 
@@ -89,7 +89,7 @@ def _place(raw: bytes) -> SweepPlace:
         return SweepPlace()
     txn_id, _, rest = raw.decode(errors="replace").partition(":")
     table_id, _, unsettled = rest.partition(":")
-    known = (wire.UUID7.match(txn_id), wire.CANONICAL_UUID.match(table_id))
-    if unsettled not in ("0", "1") or not any(known):
+    ids = (wire.UUID7.match(txn_id), wire.CANONICAL_UUID.match(table_id))
+    if unsettled not in ("0", "1") or not any(ids):
         raise invalid("PAGE_TOKEN_INVALID")
     return SweepPlace(txn_id, table_id, unsettled == "1")

@@ -42,17 +42,17 @@ class ScanMethods(Servicer):
         return _answers(request, reader, instant, scans)
 
     def _instant(self, request: read_pb2.PlanScanRequest) -> Instant:
-        tables = [_version_of(one) for one in _asked(request)]
+        tables = [_version_of(table_scan) for table_scan in _asked(request)]
         if request.pin_id:
-            wanted = pin_request(
+            requested = pin_request(
                 read_pb2.PinVersionsRequest(
                     pin_id=request.pin_id, tables=tables, principal=request.principal, lease_ms=request.lease_ms
                 )
             )
 
             def pinned() -> Instant:
-                is_new = not self._calls.pins.knows(wanted.pin_id)
-                pin, lease_ms = self._calls.pins.pin(wanted)
+                is_new = not self._calls.pins.knows(requested.pin_id)
+                pin, lease_ms = self._calls.pins.pin(requested)
                 versions = tuple(version for _, version in pin.versions)
                 return Instant(versions, lease_ms, pin.pin_id if is_new else "")
 
@@ -63,7 +63,9 @@ class ScanMethods(Servicer):
             return Instant((request.version if request.HasField("version") else table.head,))
         if len(tables) > limits.TABLES_PER_TRANSACTION_MAX:
             raise invalid("TABLES_INVALID", "a plan has too many tables: plan some of them", count=len(tables))
-        heads = [(wire.table_id(one.table_id), one.version if one.HasField("version") else None) for one in tables]
+        heads = [
+            (wire.table_id(table.table_id), table.version if table.HasField("version") else None) for table in tables
+        ]
         state = self._calls.decider.state
         return self._ask(
             lambda: Instant(
@@ -72,23 +74,25 @@ class ScanMethods(Servicer):
         )
 
     def _scans(self, request: read_pb2.PlanScanRequest, instant: Instant) -> Iterator[tuple[Scan, catalog_pb2.Table]]:
-        """The plans, begun, with the tables' metadata."""
+        """Begin the plans; yield each with its table's metadata."""
         reads = self._calls.reads
-        for one, version in zip(_asked(request), instant.versions, strict=True):
-            table = reads.get_table(table_id=wire.table_id(one.table_id))
+        for table_scan, version in zip(_asked(request), instant.versions, strict=True):
+            table = reads.get_table(table_id=wire.table_id(table_scan.table_id))
             meta = reads.meta_at(table, reads.check_version(table, version))
-            wanted = plans.wanted(
-                one, meta, version, explain=request.explain, key_files=plans.key_files_of(request, meta)
+            scan = plans.scan_request(
+                table_scan, meta, version, explain=request.explain, key_files=plans.key_files_of(request, meta)
             )
-            yield self._calls.planning.scan(table, wanted), answers.table(table, meta)
+            yield self._calls.planning.scan(table, scan), answers.table(table, meta)
 
 
 def _asked(request: read_pb2.PlanScanRequest) -> list[read_pb2.PlanScanRequest | read_pb2.TableScan]:
     return [request, *request.more]
 
 
-def _version_of(one: read_pb2.PlanScanRequest | read_pb2.TableScan) -> read_pb2.TableVersion:
-    return read_pb2.TableVersion(table_id=one.table_id, version=one.version if one.HasField("version") else None)
+def _version_of(table_scan: read_pb2.PlanScanRequest | read_pb2.TableScan) -> read_pb2.TableVersion:
+    return read_pb2.TableVersion(
+        table_id=table_scan.table_id, version=table_scan.version if table_scan.HasField("version") else None
+    )
 
 
 def _answers(

@@ -111,24 +111,24 @@ class ReadServicer(PinMethods, ScanMethods, MarkMethods, read_pb2_grpc.ReadServi
         self, request: read_pb2.ResolveVersionRequest, context: Context
     ) -> read_pb2.ResolveVersionResponse:
         table, reads = self._table(request.table_id), self._calls.reads
-        asked = request.WhichOneof("at")
-        if asked == "commits_ago":
-            found = self._calls.planning.resolve_commits_ago(table, request.commits_ago)
-        elif asked == "time_us":
-            found = self._ask(lambda: reads.resolve_time(table, request.time_us))
-        elif asked == "tag":
-            found = reads.resolve_version(table, self._tagged_version(table.meta.table_id, request.tag))
+        named_by = request.WhichOneof("at")
+        if named_by == "commits_ago":
+            resolved = self._calls.planning.resolve_commits_ago(table, request.commits_ago)
+        elif named_by == "time_us":
+            resolved = self._ask(lambda: reads.resolve_time(table, request.time_us))
+        elif named_by == "tag":
+            resolved = reads.resolve_version(table, self._tagged_version(table.meta.table_id, request.tag))
         else:
-            found = reads.resolve_version(table, request.version if asked == "version" else None)
+            resolved = reads.resolve_version(table, request.version if named_by == "version" else None)
         applied = None
         if request.app_id:
             app_id = wire_changes.app_id(request.app_id)
             applied = self._ask(lambda: reads.app_version(table, app_id))
         return read_pb2.ResolveVersionResponse(
-            version=found.version,
-            commit_time_us=found.commit_time_us,
-            time_read_us=found.time_read_us,
-            cut=found.cut,
+            version=resolved.version,
+            commit_time_us=resolved.commit_time_us,
+            time_read_us=resolved.time_read_us,
+            cut=resolved.cut,
             app_version=applied,
         )
 

@@ -274,11 +274,11 @@ def _frame(given: Iterable[tuple[Any, Any]]) -> pb.SessionResponse:
     for (call_id, kind), result in given:
         if kind == "appends":
             results: Sequence[Txn | MetaError] = [result] * len(call_id) if isinstance(result, MetaError) else result
-            for number, found in zip(call_id, results, strict=True):
-                if isinstance(found, MetaError):
-                    replies.add(call_id=number, error=answers.status(found))
+            for number, outcome in zip(call_id, results, strict=True):
+                if isinstance(outcome, MetaError):
+                    replies.add(call_id=number, error=answers.status(outcome))
                 else:
-                    answers.fill_outcome(replies.add(call_id=number).append, found)
+                    answers.fill_outcome(replies.add(call_id=number).append, outcome)
         elif isinstance(result, MetaError):
             replies.add(call_id=call_id, error=answers.status(result))
         else:

@@ -38,9 +38,9 @@ class Standby(grpc.GenericRpcHandler):
     """A server for the time in which another process leads."""
 
     def __init__(
-        self, listen: str, told: StandbyAnswers, credentials: grpc.ServerCredentials | None, connections_max: int
+        self, listen: str, answers: StandbyAnswers, credentials: grpc.ServerCredentials | None, connections_max: int
     ) -> None:
-        self._answers = told
+        self._answers = answers
         self._stopped = threading.Event()
         self._watchers = threading.Semaphore(WATCHERS_MAX)
         self._server = grpc.server(

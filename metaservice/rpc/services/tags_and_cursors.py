@@ -17,18 +17,18 @@ class MarkMethods(Servicer):
     """Tags and cursors."""
 
     def CreateTag(self, request: pb.CreateTagRequest, context: Context) -> pb.CreateTagResponse:
-        wanted = mark_request(request, comment=wire.text(request.comment, "comment"))
+        mark = mark_request(request, comment=wire.text(request.comment, "comment"))
         return pb.CreateTagResponse(
-            tag=tag_answer(self._ask(lambda: self._calls.marks.create_tag(wanted, move=request.move)))
+            tag=tag_answer(self._ask(lambda: self._calls.marks.create_tag(mark, move=request.move)))
         )
 
     def ListTags(self, request: pb.ListTagsRequest, context: Context) -> pb.ListTagsResponse:
         table_id, size = _table(request.table_id), page_size(request.page_size)
         after = _place(bound_start(request.page_token, "ListTags", table_id))
-        found = self._ask(lambda: self._calls.marks.list_tags(table_id, after, size))
-        shown = list(fitting(map(tag_answer, found)))
-        is_last = len(found) < size and len(shown) == len(found)
-        place = b"" if is_last else _place_text(found[len(shown) - 1])
+        listed = self._ask(lambda: self._calls.marks.list_tags(table_id, after, size))
+        shown = list(fitting(map(tag_answer, listed)))
+        is_last = len(listed) < size and len(shown) == len(listed)
+        place = b"" if is_last else _place_text(listed[len(shown) - 1])
         return pb.ListTagsResponse(tags=shown, next_page_token=bound_token(place, "ListTags", table_id))
 
     def DropTag(self, request: pb.DropTagRequest, context: Context) -> pb.DropTagResponse:
@@ -39,8 +39,8 @@ class MarkMethods(Servicer):
         keep_ms = request.keep_ms
         if keep_ms and not limits.CURSOR_KEEP_MS_MIN <= keep_ms <= limits.CURSOR_KEEP_MS_MAX:
             raise invalid("COUNT_OUT_OF_RANGE", what="keep_ms", value=keep_ms)
-        wanted = mark_request(request, keep_ms=keep_ms)
-        cursor, created = self._ask(lambda: self._calls.marks.create_cursor(wanted, must_exist=request.must_exist))
+        mark = mark_request(request, keep_ms=keep_ms)
+        cursor, created = self._ask(lambda: self._calls.marks.create_cursor(mark, must_exist=request.must_exist))
         return pb.CreateCursorResponse(cursor=self._cursor(cursor), created=created)
 
     def AdvanceCursor(self, request: pb.AdvanceCursorRequest, context: Context) -> pb.AdvanceCursorResponse:
@@ -55,10 +55,10 @@ class MarkMethods(Servicer):
     def ListCursors(self, request: pb.ListCursorsRequest, context: Context) -> pb.ListCursorsResponse:
         table_id, size = _table(request.table_id), page_size(request.page_size)
         after = _place(bound_start(request.page_token, "ListCursors", table_id))
-        found = self._ask(lambda: self._calls.marks.list_cursors(table_id, after, size))
-        shown = list(fitting(cursor_answer(one, left_ms) for one, left_ms in found))
-        is_last = len(found) < size and len(shown) == len(found)
-        place = b"" if is_last else _place_text(found[len(shown) - 1][0])
+        listed = self._ask(lambda: self._calls.marks.list_cursors(table_id, after, size))
+        shown = list(fitting(cursor_answer(cursor, left_ms) for cursor, left_ms in listed))
+        is_last = len(listed) < size and len(shown) == len(listed)
+        place = b"" if is_last else _place_text(listed[len(shown) - 1][0])
         return pb.ListCursorsResponse(cursors=shown, next_page_token=bound_token(place, "ListCursors", table_id))
 
     def DropCursor(self, request: pb.DropCursorRequest, context: Context) -> pb.DropCursorResponse:

@@ -31,10 +31,10 @@ class TaskMethods(Servicer):
         meta = table.meta
         partitions = wire_tasks.partitions(request.partitions, meta)
         size = page_size(request.page_size)
-        asked = pb.PlanMaintenanceRequest()
-        asked.CopyFrom(request)
-        asked.page_token, asked.page_size = "", 0
-        same = wire.digest(asked).hex()
+        same_request = pb.PlanMaintenanceRequest()
+        same_request.CopyFrom(request)
+        same_request.page_token, same_request.page_size = "", 0
+        same = wire.digest(same_request).hex()
         start = _place(bound_start(request.page_token, "PlanMaintenance", same))
         asks = common_pb2.OPERATION_MAJOR_COMPACT if request.detach else request.operation
         operation = wire_tasks.compaction(asks) if asks else None
@@ -42,19 +42,19 @@ class TaskMethods(Servicer):
         if operation is not None and request.HasField("options"):
             options = wire_tasks.options(request.options, meta, operation)
         if request.detach:
-            found = self._calls.compactions.propose_detaching(table, partitions, options)
+            proposal = self._calls.compactions.propose_detaching(table, partitions, options)
         else:
-            found = self._calls.compactions.propose(table, operation, partitions, options, at_once=request.at_once)
-        page = (wire_tasks.plan_message(task, meta, found) for task in found.tasks[start:][:size])
+            proposal = self._calls.compactions.propose(table, operation, partitions, options, at_once=request.at_once)
+        page = (wire_tasks.plan_message(task, meta, proposal) for task in proposal.tasks[start:][:size])
         shown = list(fitting(page))
         following = start + len(shown)
-        more = following < len(found.tasks)
+        more = following < len(proposal.tasks)
         return pb.PlanMaintenanceResponse(
             tasks=shown,
             next_page_token=bound_token(str(following).encode(), "PlanMaintenance", same) if more else "",
-            tasks_in_all=len(found.tasks),
-            read_version=found.version,
-            held_back=found.held_back,
+            tasks_in_all=len(proposal.tasks),
+            read_version=proposal.version,
+            held_back=proposal.held_back,
         )
 
     def _table(self, table_id: str) -> TableView:
@@ -98,10 +98,10 @@ class TaskMethods(Servicer):
             task = self._calls.maintenance.claim(claim)
             return (task, self._calls.maintenance.inputs(task)) if task is not None else None
 
-        found = self._ask(job)
-        if found is None:
+        claimed = self._ask(job)
+        if claimed is None:
             return pb.ClaimTaskResponse()
-        task, token = self._page(*found, 0)
+        task, token = self._page(*claimed, 0)
         return pb.ClaimTaskResponse(task=task, lease_ms=self._calls.maintenance.lease_ms, next_page_token=token)
 
     def RenewTask(self, request: pb.RenewTaskRequest, context: Context) -> pb.RenewTaskResponse:
@@ -136,9 +136,9 @@ class TaskMethods(Servicer):
             task = self._calls.maintenance.get(identity)
             return task, self._calls.maintenance.inputs(task)
 
-        found, inputs = self._ask(job)
-        start = _place(bound_start(request.page_token, *_page_of(found)))
-        message, token = self._page(found, inputs, start)
+        task, inputs = self._ask(job)
+        start = _place(bound_start(request.page_token, *_page_of(task)))
+        message, token = self._page(task, inputs, start)
         return pb.GetTaskResponse(task=message, next_page_token=token)
 
     def ListTasks(self, request: pb.ListTasksRequest, context: Context) -> pb.ListTasksResponse:
@@ -148,10 +148,10 @@ class TaskMethods(Servicer):
         bound = (table_id, ",".join(str(int(state)) for state in sorted(states)))
         after = bound_start(request.page_token, "ListTasks", *bound).decode(errors="replace")
         after = wire_tasks.task_id(after) if after else ""
-        found = self._ask(lambda: self._calls.maintenance.list(table_id, states, after, size))
+        listed = self._ask(lambda: self._calls.maintenance.list(table_id, states, after, size))
         book = self._calls.decider.state.tasks
-        shown = list(fitting(map(self._message, found)))
-        is_last = len(found) < size and len(shown) == len(found)
+        shown = list(fitting(map(self._message, listed)))
+        is_last = len(listed) < size and len(shown) == len(listed)
         return pb.ListTasksResponse(
             tasks=shown,
             next_page_token="" if is_last else bound_token(shown[-1].task_id.encode(), "ListTasks", *bound),

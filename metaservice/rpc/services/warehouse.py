@@ -22,15 +22,15 @@ class WarehouseMethods(Servicer):
             raise invalid("PATH_INVALID", "the location is empty: name the warehouse's folder or URI")
         location = wire.text(request.location, "location", limits.PATH_CHARS_MAX)
         marked, replace = request.marked, request.replace
-        known = self._ask(lambda: self._calls.warehouses.put(location, marked=marked, replace=replace))
-        return pb.SetWarehouseResponse(warehouse=_answer(known))
+        stored = self._ask(lambda: self._calls.warehouses.put(location, marked=marked, replace=replace))
+        return pb.SetWarehouseResponse(warehouse=_answer(stored))
 
 
-def _answer(known: Known) -> pb.Warehouse:
+def _answer(stored: Known) -> pb.Warehouse:
     return pb.Warehouse(
-        service_id=known.service_id,
-        history_epoch=known.epoch,
-        location=known.warehouse.location,
-        marked=known.warehouse.marked,
-        unused=known.unused,
+        service_id=stored.service_id,
+        history_epoch=stored.epoch,
+        location=stored.warehouse.location,
+        marked=stored.warehouse.marked,
+        unused=stored.unused,
     )

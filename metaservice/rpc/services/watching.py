@@ -96,14 +96,14 @@ class Watches:
         while context.is_active() and not stream.over:
             if bells.stopping:
                 raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING")
-            found = self._calls.decider.state.views.find(table_id)
-            table = found if found is not None else self._last(table)
+            present = self._calls.decider.state.views.find(table_id)
+            table = present if present is not None else self._last(table)
             to = table.head
             rests = after < to
             while after < to and context.is_active():
                 frame, after = self._frame(table, after, to)
                 yield frame
-            if found is None:
+            if present is None:
                 raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
             if rests:  # and then look again at all that may have woken it
                 waiter.sleep(pace * min(REST_S_MAX, REST_S_PER_WATCHER * self._open))

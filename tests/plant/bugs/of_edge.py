@@ -37,7 +37,7 @@ BUGS: Final = (
     Bug(
         "a hidden table can be distinguished from a missing table",
         "metaservice/rpc/auth/caller.py",
-        (("if table is None or found < READER:", "if table is None:"),),
+        (("if table is None or actual < READER:", "if table is None:"),),
         own_tests=("tests/integration/test_rights.py", "-k", "seems"),
     ),
     Bug(
@@ -79,7 +79,7 @@ BUGS: Final = (
     Bug(
         "a repeated creation of a namespace makes its caller admin again",
         "metaservice/rpc/services/catalog.py",
-        (("        if namespaces.is_known(wanted.name):\n", "        if not wanted.name:\n"),),
+        (("        if namespaces.is_known(definition.name):\n", "        if not definition.name:\n"),),
         own_tests=("tests/integration/test_rights.py", "-k", "repeated_creation_of_a_namespace"),
     ),
     Bug(
@@ -87,8 +87,8 @@ BUGS: Final = (
         "metaservice/rpc/services/scans.py",
         (
             (
-                "lease_ms = self._calls.pins.pin(wanted)\n",
-                "lease_ms = self._calls.pins.pin(wanted)\n                self._calls.pins.unpin(pin.pin_id)\n",
+                "lease_ms = self._calls.pins.pin(requested)\n",
+                "lease_ms = self._calls.pins.pin(requested)\n                self._calls.pins.unpin(pin.pin_id)\n",
             ),
         ),
         own_tests=("tests/arrow/test_retired.py", "-k", "planned"),
