@@ -379,10 +379,10 @@ class CallMetrics:
 
     def count_call(self, method: str, seconds: float) -> None:
         with self._lock:
-            found = self.seconds.get(method)
-            if found is None:
-                found = self.seconds[method] = Histogram(SECONDS)
-            found.observe(seconds)
+            histogram = self.seconds.get(method)
+            if histogram is None:
+                histogram = self.seconds[method] = Histogram(SECONDS)
+            histogram.observe(seconds)
 
     def count_error(self, method: str, reason: str, calls: int = 1) -> None:
         with self._lock:

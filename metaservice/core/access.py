@@ -134,11 +134,11 @@ class Grants:
         self._places[grant.grantee] = {**self._places.get(grant.grantee, {}), key: None}
 
     def drop(self, place: Place, grantee: str) -> bool:
-        """Whether there was such a grant."""
-        known = self._roles.get(place.key, {})
-        if grantee not in known:
+        """Removes a grant; returns whether it existed."""
+        grants = self._roles.get(place.key, {})
+        if grantee not in grants:
             return False
-        left = {name: one for name, one in known.items() if name != grantee}
+        left = {name: grant for name, grant in grants.items() if name != grantee}
         places = {key: None for key in self._places[grantee] if key != place.key}
         _put_or_drop(self._roles, place.key, left)
         _put_or_drop(self._places, grantee, places)
@@ -151,20 +151,20 @@ class Grants:
         return list(self._roles.get(place.key, {}).values())
 
     def all(self) -> list[Grant]:
-        return [one for place in list(self._roles.values()) for one in place.values()]
+        return [grant for place in list(self._roles.values()) for grant in place.values()]
 
     def best(self, grantees: Iterable[str], places: Iterable[Place]) -> Grant | None:
-        """The grant of the largest role that these have there; places are the table, its namespace, the service."""
-        found: Grant | None = None
+        """Returns the grantees' grant with the largest role at the places: a table, its namespace, the service."""
+        largest: Grant | None = None
         for place in places:
-            known = self._roles.get(place.key)
-            if known is None:
+            by_grantee = self._roles.get(place.key)
+            if by_grantee is None:
                 continue
             for grantee in grantees:
-                one = known.get(grantee)
-                if one is not None and (found is None or one.role > found.role):
-                    found = one
-        return found
+                grant = by_grantee.get(grantee)
+                if grant is not None and (largest is None or grant.role > largest.role):
+                    largest = grant
+        return largest
 
     def role(self, who: Identity, namespace: str = "", table_id: str = "") -> Role:
         """The role of the caller on a table of a namespace, on a namespace, or on the service."""
@@ -195,8 +195,8 @@ def grantee_of(text: str) -> str | None:
 
 
 def role_named(text: str) -> Role | None:
-    found = Role.__members__.get(text.upper())
-    return None if found is Role.NONE else found
+    role = Role.__members__.get(text.upper())
+    return None if role is Role.NONE else role
 
 
 def _put_or_drop(places: dict[str, dict[str, T]], key: str, left: dict[str, T]) -> None:

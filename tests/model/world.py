@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from metaservice.core.commit.judge import Judging
-from metaservice.core.commit.judged_change import Mine
+from metaservice.core.commit.judged_change import JudgedChange
 from metaservice.core.commit.rebase import Author, commit_on_top, decide
 from metaservice.core.commit.winner_blocks import WinnerBlocks, meet_block
 from metaservice.core.table.meta import Profile, TableMeta
@@ -239,7 +239,7 @@ class World:
         for footprint, done in list(zip(self.footprints, self.done, strict=True))[self._in_blocks :]:
             self.blocks.add(footprint, done.job.change.key_sets, self.meta)
         self._in_blocks = self.head
-        mine = Mine(change, self.meta, self.snapshots)
+        mine = JudgedChange(change, self.meta, self.snapshots)
         judging = Judging(mine, lambda version: self.footprints[version - 1])
         conflict = None
         while conflict is None and judging.met < self.head:

@@ -14,7 +14,7 @@ from metaservice.rpc.convert import plans
 from metaservice.service.commit.requests import Begin, CommitRequest, Intent
 from metaservice.service.read.planning import Planning
 from metaservice.service.read.scan_counts import ScanCounts
-from metaservice.service.read.scan_request import Wanted
+from metaservice.service.read.scan_request import ScanRequest
 from protos.laketx.v1 import common_pb2, read_pb2
 from tests.retention.rig import HOUR_MS, WHO, Rig
 
@@ -75,7 +75,7 @@ def test_a_plan_finds_what_a_commit_takes_out_that_is_not_durable_yet(rig: Rig) 
     decide(rig, Operation.OVERWRITE)  # spans from before version 4 to version 5 lie on a higher level of their index
     found = (
         Planning(rig.decider, rig.reads, ScanCounts(0))
-        .scan(rig.reads.get_table(table_id=rig.table_id), Wanted(3))
+        .scan(rig.reads.get_table(table_id=rig.table_id), ScanRequest(3))
         .entries()
     )
     assert len(list(found)) == 3

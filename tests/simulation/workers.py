@@ -83,7 +83,7 @@ def ask(world: World, spec: Spec, operation: Operation) -> Request:
 
     def run() -> object:
         table = world.reads.get_table(table_id=spec.table_id)
-        plans = world.layouts.wanted(table, policy_of(table.meta).wanting(operation), (), frozenset())
+        plans = world.layouts.plan_all(table, policy_of(table.meta).wanting(operation), (), frozenset())
         wish = Wish(request_id, b"wish", spec.table_id, operation, WHO, 100, None)
         made, _ = world.maintenance.queue.request(wish, plans)
         return [task.task_id for task in made]

@@ -7,7 +7,7 @@ import pytest
 
 from metaservice.core import limits
 from metaservice.core.commit.judge import Judging, judge
-from metaservice.core.commit.judged_change import Mine
+from metaservice.core.commit.judged_change import JudgedChange
 from metaservice.core.commit.matching import PartitionReads, Paused, Work, compiled, named_partitions
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Profile
@@ -102,7 +102,7 @@ def test_a_column_that_was_renamed_may_match_anywhere() -> None:
     assert PartitionReads([Read(Compare("gone", "=", 1))], TWO_COLUMNS, Work()).touches("a=1/b=x")
 
 
-def in_turns(mine: Mine, winners: list[Footprint], rng: random.Random) -> tuple[Conflict | None, int]:
+def in_turns(mine: JudgedChange, winners: list[Footprint], rng: random.Random) -> tuple[Conflict | None, int]:
     """The answer, and how many turns it took."""
     judging, turns = Judging(mine), 0
     while True:
@@ -134,7 +134,7 @@ def test_judging_in_turns_answers_as_judging_at_once() -> None:
         operation = rng.choice([Operation.INSERT, Operation.DELETE, Operation.UPDATE, Operation.MINOR_COMPACT])
         change = Change("t", operation, 1, reads)
         expected = judge(change, meta, winners, Empty())
-        found, turns = in_turns(Mine(change, meta, Empty()), winners, rng)
+        found, turns = in_turns(JudgedChange(change, meta, Empty()), winners, rng)
         assert found == expected
         conflicts += expected is not None
         most = max(most, turns)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from metaservice.core.commit.change_checks import check_change, is_blind_insert
 from metaservice.core.commit.judge import Judging
-from metaservice.core.commit.judged_change import Mine
+from metaservice.core.commit.judged_change import JudgedChange
 from metaservice.core.commit.rebase import Author, commit_any, decide
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Profile, TableMeta
@@ -42,7 +42,7 @@ def decide_the_long_way(
     change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Empty, author: Author, head: int, at: int
 ) -> TableCommit | Conflict:
     check_change(change, meta, snapshots)
-    judging = Judging(Mine(change, meta, snapshots))
+    judging = Judging(JudgedChange(change, meta, snapshots))
     judging.passes_inserts = False
     for winner in winners:
         conflict = judging.meet(winner)

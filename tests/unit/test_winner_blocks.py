@@ -7,7 +7,7 @@ import pytest
 
 from metaservice.core import limits
 from metaservice.core.commit.judge import Judging, judge
-from metaservice.core.commit.judged_change import Mine
+from metaservice.core.commit.judged_change import JudgedChange
 from metaservice.core.commit.matching import Paused, Work
 from metaservice.core.commit.winner_blocks import WinnerBlock, WinnerBlocks, meet_block
 from metaservice.core.table.meta import Profile, TableMeta
@@ -40,12 +40,12 @@ class Answer:
         self.at_once = 0
         self._winners = {winner.version: winner for winner in winners}
         self._blocks = blocks
-        self._judging = Judging(Mine(change, meta, Empty()), self._winners.__getitem__)
+        self._judging = Judging(JudgedChange(change, meta, Empty()), self._winners.__getitem__)
 
     def find(self, rng: random.Random) -> Conflict | None:
         judging, head = self._judging, max(self._winners, default=0)
         while True:
-            judging.mine.work.begin_turn(rng.choice([1, 20, 300]))
+            judging.judged.work.begin_turn(rng.choice([1, 20, 300]))
             try:
                 while judging.met < head:
                     conflict = self._next(judging)
@@ -157,7 +157,7 @@ def change_of(*keys: int) -> Change:
 
 def by_rows(blocks: WinnerBlocks, change: Change, upto: int) -> int:
     """The version up to which a change is judged by one look at a block."""
-    judging = Judging(Mine(change, replace(KEYED, profile=Profile.ROW_LEVEL), Empty()))
+    judging = Judging(JudgedChange(change, replace(KEYED, profile=Profile.ROW_LEVEL), Empty()))
     block = blocks.covering(2)
     assert block is not None
     assert block.last == upto
@@ -211,7 +211,7 @@ def test_a_costly_condition_is_not_tried_for_a_block() -> None:
     costly = AnyOf(tuple(Compare("p", "<", -one) for one in range(limits.WINNER_BLOCK_COMPARISONS_MAX + 1)))
     meta = replace(APPEND, profile=Profile.DELTA_SERIALIZABLE)
     work = Work()
-    judging = Judging(Mine(Change("t", Operation.DELETE, 1, (Read(costly),)), meta, Empty(), work))
+    judging = Judging(JudgedChange(Change("t", Operation.DELETE, 1, (Read(costly),)), meta, Empty(), work))
     blocks = WinnerBlocks(64, 0)
     for version in range(2, 20):
         blocks.add(upsert(version), None, meta)

@@ -168,8 +168,8 @@ def check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: G
 
 
 def files_of(live: Iterable[Live]) -> dict[str, Live]:
-    """Files by path, without delete sets."""
-    return {one.entry.path: one for one in live if not one.entry.is_delete_set}
+    """Return the files by path, without delete sets."""
+    return {file.entry.path: file for file in live if not file.entry.is_delete_set}
 
 
 def run_between(files: Mapping[str, Live], inputs: Sequence[str]) -> list[str]:
@@ -187,8 +187,8 @@ def check_digests(group: Group, outputs: Mapping[str, Entry], meta: TableMeta) -
     """
     written = sum(outputs[path].rows for path in group.outputs)
     given = (bool(group.input_digest), bool(group.output_digest))
-    asked = meta.properties.get(VERIFY) == "true"
-    if any(given) != all(given) or (asked and not all(given)):
+    is_required = meta.properties.get(VERIFY) == "true"
+    if any(given) != all(given) or (is_required and not all(given)):
         raise invalid("COMPACTION_DIGEST_MISSING", **_facts(group))
     counted = all(count in (None, written) for count in (group.input_rows, group.output_rows))
     if not counted or group.input_digest != group.output_digest:
@@ -196,13 +196,13 @@ def check_digests(group: Group, outputs: Mapping[str, Entry], meta: TableMeta) -
 
 
 def _mismatch(group: Group, written: int) -> MetaError:
-    said = {
+    declared = {
         "input_rows": group.input_rows,
         "output_rows": group.output_rows,
         "input_digest": group.input_digest.hex() or None,
         "output_digest": group.output_digest.hex() or None,
     }
-    facts = {**_facts(group), "rows": written, **{name: value for name, value in said.items() if value is not None}}
+    facts = {**_facts(group), "rows": written, **{name: value for name, value in declared.items() if value is not None}}
     return invalid(
         "COMPACTION_DIGEST_MISMATCH",
         **facts,

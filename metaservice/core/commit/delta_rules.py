@@ -4,58 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from metaservice.core.commit.judged_change import Mine, is_quiet_alter, lost
+from metaservice.core.commit.judged_change import JudgedChange, is_quiet_alter, lost
 from metaservice.core.table.meta import Profile
 from metaservice.core.table.model import COMPACTIONS, ROW_CHANGES, UNSORTED, Conflict, Footprint, Operation, Rule
 
 
-def delta_conflict(mine: Mine, winner: Footprint) -> Conflict | None:
-    change = mine.change
+def delta_conflict(judged: JudgedChange, winner: Footprint) -> Conflict | None:
+    change = judged.change
     alteration = change.alteration
     mine_features = alteration is not None and alteration.changes_features
     if winner.features_removed or (winner.features_changed and mine_features):
-        return None if is_quiet_alter(mine) else lost(mine, winner, Rule.PROTOCOL_CHANGED)
+        return None if is_quiet_alter(judged) else lost(judged, winner, Rule.PROTOCOL_CHANGED)
     if winner.metadata_changed:
-        return None if is_quiet_alter(mine) else lost(mine, winner, Rule.METADATA_CHANGED)
+        return None if is_quiet_alter(judged) else lost(judged, winner, Rule.METADATA_CHANGED)
     if winner.app_ids and set(winner.app_ids) & set(change.app_ids_read):
-        return lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
-    if mine.blind and not mine.buckets:
+        return lost(judged, winner, Rule.CONCURRENT_TRANSACTION)
+    if judged.blind and not judged.buckets:
         return None
-    if _ids_keep_both(mine, winner):
-        mine.follow(winner)
+    if _ids_keep_both(judged, winner):
+        judged.follow(winner)
         return None
-    return _appends(mine, winner) or _removed_read(mine, winner) or _removed_removed(mine, winner)
+    return _appends(judged, winner) or _removed_read(judged, winner) or _removed_removed(judged, winner)
 
 
-def _ids_keep_both(mine: Mine, winner: Footprint) -> bool:
-    """Whether one is a compaction that does not sort and the other one changes rows of an append table by their ids.
+def _ids_keep_both(judged: JudgedChange, winner: Footprint) -> bool:
+    """Return whether one is a compaction that doesn't sort, and the other changes rows of an append table by their ids.
 
     The outputs keep the ids of the rows, and have a lower data version than the delete set, whichever commits first.
     """
-    change = mine.change
-    if mine.meta.keyed or change.removes or not all(gone.is_delete_set or winner.groups for gone in winner.removed):
+    change = judged.change
+    if judged.meta.keyed or change.removes or not all(gone.is_delete_set or winner.groups for gone in winner.removed):
         return False
     if winner.operation in UNSORTED:
         return change.operation in ROW_CHANGES or change.operation is Operation.INSERT
     return change.operation in UNSORTED and winner.operation in ROW_CHANGES
 
 
-def _appends(mine: Mine, winner: Footprint) -> Conflict | None:
-    level = mine.level
+def _appends(judged: JudgedChange, winner: Footprint) -> Conflict | None:
+    level = judged.level
     if level is None:
         return None
-    if mine.buckets:
+    if judged.buckets:
         for path, partition, bucket in winner.added:
-            both_write = (partition, bucket) in mine.buckets and winner.operation not in COMPACTIONS
-            if both_write and not mine.bucket_held_files(partition, bucket):
-                return lost(mine, winner, Rule.CONCURRENT_APPEND, partition, path)
-    if mine.blind:
+            both_write = (partition, bucket) in judged.buckets and winner.operation not in COMPACTIONS
+            if both_write and not judged.bucket_held_files(partition, bucket):
+                return lost(judged, winner, Rule.CONCURRENT_APPEND, partition, path)
+    if judged.blind:
         return None
     for path, partition, bucket in _added_again(winner):
-        if not _candidate(mine, winner, level, partition, bucket):
+        if not _candidate(judged, winner, level, partition, bucket):
             continue
-        if not mine.meta.partitioning.columns or mine.reads(partition):
-            return lost(mine, winner, Rule.CONCURRENT_APPEND, partition, path)
+        if not judged.meta.partitioning.columns or judged.reads(partition):
+            return lost(judged, winner, Rule.CONCURRENT_APPEND, partition, path)
     return None
 
 
@@ -68,56 +68,56 @@ def _added_again(winner: Footprint) -> Iterator[tuple[str, str, int]]:
         yield "", partition, 0
 
 
-def _candidate(mine: Mine, winner: Footprint, level: Profile, partition: str, bucket: int) -> bool:
+def _candidate(judged: JudgedChange, winner: Footprint, level: Profile, partition: str, bucket: int) -> bool:
     if level is Profile.DELTA_SERIALIZABLE or not winner.blind:
         return True
-    alteration = mine.change.alteration
+    alteration = judged.change.alteration
     if alteration is not None and alteration.changes_metadata:
         return True
-    if not mine.meta.keyed:
+    if not judged.meta.keyed:
         return False
-    return mine.reads_files(partition) or (partition, bucket) in mine.buckets
+    return judged.reads_files(partition) or (partition, bucket) in judged.buckets
 
 
-def _hides_by_key(mine: Mine, winner: Footprint) -> frozenset[tuple[str, int]]:
-    """Buckets in which the winner hid older images of its keys."""
-    if not mine.meta.keyed or winner.operation in COMPACTIONS:
+def _hides_by_key(judged: JudgedChange, winner: Footprint) -> frozenset[tuple[str, int]]:
+    """Return the buckets in which the winner hid older images of its keys."""
+    if not judged.meta.keyed or winner.operation in COMPACTIONS:
         return frozenset()
     return frozenset((partition, bucket) for _, partition, bucket in winner.added)
 
 
-def _removed_read(mine: Mine, winner: Footprint) -> Conflict | None:
+def _removed_read(judged: JudgedChange, winner: Footprint) -> Conflict | None:
     for gone in (*winner.removed, *winner.touched):
-        if not gone.is_delete_set and mine.knew(gone) and mine.reads_files(gone.partition):
-            return lost(mine, winner, Rule.CONCURRENT_DELETE_READ, gone.partition, gone.path)
+        if not gone.is_delete_set and judged.knew(gone) and judged.reads_files(gone.partition):
+            return lost(judged, winner, Rule.CONCURRENT_DELETE_READ, gone.partition, gone.path)
     for partition in sorted(winner.hid_anywhere):
-        if mine.reads_files(partition) and mine.bucket_held_files(partition, 0):
-            return lost(mine, winner, Rule.CONCURRENT_DELETE_READ, partition)
-    if mine.change.operation in COMPACTIONS:
+        if judged.reads_files(partition) and judged.bucket_held_files(partition, 0):
+            return lost(judged, winner, Rule.CONCURRENT_DELETE_READ, partition)
+    if judged.change.operation in COMPACTIONS:
         return None
-    for partition, bucket in sorted(_hides_by_key(mine, winner)):
-        if mine.reads_files(partition) and mine.bucket_held_files(partition, bucket):
-            return lost(mine, winner, Rule.CONCURRENT_DELETE_READ, partition)
+    for partition, bucket in sorted(_hides_by_key(judged, winner)):
+        if judged.reads_files(partition) and judged.bucket_held_files(partition, bucket):
+            return lost(judged, winner, Rule.CONCURRENT_DELETE_READ, partition)
     return None
 
 
-def _removed_removed(mine: Mine, winner: Footprint) -> Conflict | None:
-    change = mine.change
+def _removed_removed(judged: JudgedChange, winner: Footprint) -> Conflict | None:
+    change = judged.change
     compacting = change.operation in COMPACTIONS
     for gone in (*winner.removed, *winner.touched):
-        if gone.path in mine.named:
-            return lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
-        if gone.is_delete_set or not mine.knew(gone):
+        if gone.path in judged.named:
+            return lost(judged, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
+        if gone.is_delete_set or not judged.knew(gone):
             continue
-        hidden_by_me = (gone.partition, gone.bucket) in mine.buckets and winner.operation not in COMPACTIONS
-        if mine.hid_rows_of(gone.path) or hidden_by_me or gone.partition in mine.hides_anywhere:
-            return lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
+        hidden_by_me = (gone.partition, gone.bucket) in judged.buckets and winner.operation not in COMPACTIONS
+        if judged.hid_rows_of(gone.path) or hidden_by_me or gone.partition in judged.hides_anywhere:
+            return lost(judged, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
     for partition in sorted(winner.hid_anywhere):
-        if partition in mine.removed_in or mine.hides_rows_in(partition):
-            return lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, partition)
+        if partition in judged.removed_in or judged.hides_rows_in(partition):
+            return lost(judged, winner, Rule.CONCURRENT_DELETE_DELETE, partition)
     if compacting:
         return None
-    for place in sorted(_hides_by_key(mine, winner)):
-        if place in mine.removed_places or (place in mine.buckets and mine.bucket_held_files(*place)):
-            return lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, place[0])
+    for place in sorted(_hides_by_key(judged, winner)):
+        if place in judged.removed_places or (place in judged.buckets and judged.bucket_held_files(*place)):
+            return lost(judged, winner, Rule.CONCURRENT_DELETE_DELETE, place[0])
     return None

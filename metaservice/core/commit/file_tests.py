@@ -53,12 +53,12 @@ def new_reading(read: Read, meta: TableMeta, work: Work) -> Reading:
 
 
 def file_tests_of(read: Read, meta: TableMeta) -> FileTests:
-    """The file tests of a read, stored with it. Any thread may ask first."""
+    """Return the file tests of a read, which are stored with it. Any thread may call first."""
     key = ("files", meta.schema_version)
-    known = read.prepared.get(key)
-    if known is None:
-        known = read.prepared[key] = _file_tests(read, meta)
-    return cast(FileTests, known)
+    tests = read.prepared.get(key)
+    if tests is None:
+        tests = read.prepared[key] = _file_tests(read, meta)
+    return cast(FileTests, tests)
 
 
 def _file_tests(read: Read, meta: TableMeta) -> FileTests:
@@ -69,11 +69,11 @@ def _file_tests(read: Read, meta: TableMeta) -> FileTests:
     used = columns_of(condition)
     columns = [column for column in meta.columns if column.name in used and column.name not in partitions]
     slots = {name: slot for slot, name in enumerate([*(column.name for column in columns), *partitions])}
-    known = Columns(slots, frozenset(column.name for column in columns if wire_kind(column.type) == "real"))
+    column_slots = Columns(slots, frozenset(column.name for column in columns if wire_kind(column.type) == "real"))
     return FileTests(
         tuple((column.column_id, column.type) for column in columns),
-        compile_judge(condition, known),
-        compile_judge(_key_part(condition, {*meta.primary_key, *partitions}), known),
+        compile_judge(condition, column_slots),
+        compile_judge(_key_part(condition, {*meta.primary_key, *partitions}), column_slots),
         leaves_of(condition) + _COST_OF_BOUNDS,
     )
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from metaservice.core.commit.delta_rules import delta_conflict
-from metaservice.core.commit.judged_change import Mine, is_quiet_alter, lost, lost_to
+from metaservice.core.commit.judged_change import JudgedChange, is_quiet_alter, lost, lost_to
 from metaservice.core.commit.keys_across import KeysAcross
 from metaservice.core.commit.row_level import RowChange, is_calm
 from metaservice.core.table.meta import Profile, TableMeta
@@ -22,7 +22,7 @@ def judge(change: Change, meta: TableMeta, winners: Sequence[Footprint], snapsho
     """The first conflict with a winner, or None."""
     if not winners:
         return None
-    judging = Judging(Mine(change, meta, snapshots))
+    judging = Judging(JudgedChange(change, meta, snapshots))
     for winner in winners:
         conflict = judging.meet(winner)
         if conflict is not None:
@@ -38,26 +38,26 @@ class Judging:
     loads a deferred winner.
     """
 
-    def __init__(self, mine: Mine, winner_of: Callable[[int], Footprint] | None = None) -> None:
-        self.mine = mine
+    def __init__(self, judged: JudgedChange, winner_of: Callable[[int], Footprint] | None = None) -> None:
+        self.judged = judged
         self.winner_of = winner_of
         self.singly_until = 0  # up to this version winners are judged one by one
-        self.met = self.settled = mine.change.read_version
+        self.met = self.settled = judged.change.read_version
         self.near: list[Footprint] = []
-        change, meta = mine.change, mine.meta
+        change, meta = judged.change, judged.meta
         self.grouped = frozenset(group.partition for group in change.groups)
         self.passes_inserts = (
             change.operation is Operation.INSERT
-            and mine.blind
+            and judged.blind
             and not (meta.keyed or change.app_ids_read)
             and meta.profile is not Profile.MAXCOMPUTE
         )
         self.by_table = meta.profile is Profile.MAXCOMPUTE  # the outcome table: no file is looked at
         self.rows: RowChange | None = None
-        self.keys_across = KeysAcross(change, meta, mine.snapshots) if meta.key_spans_partitions else None
+        self.keys_across = KeysAcross(change, meta, judged.snapshots) if meta.key_spans_partitions else None
         self._put_off: deque[Footprint | range] = deque()
         if meta.profile is Profile.ROW_LEVEL:
-            self.rows = RowChange(mine.change, mine.meta, mine.snapshots, mine.work)
+            self.rows = RowChange(judged.change, judged.meta, judged.snapshots, judged.work)
 
     @property
     def passed(self) -> tuple[PassedCommit, ...]:
@@ -73,16 +73,16 @@ class Judging:
         if self.passes_inserts and winner.blind and winner.operation is Operation.INSERT:
             self.met = self.settled = winner.version
             return None
-        mine = self.mine
+        judged = self.judged
         if self.by_table:
-            mine.work.begin_winner(5 + len(winner.partitions))
-            conflict = _maxcompute(mine, winner)
+            judged.work.begin_winner(5 + len(winner.partitions))
+            conflict = _maxcompute(judged, winner)
         else:
             files = len(winner.added) + len(winner.removed) + len(winner.touched)
-            mine.work.begin_winner(5 + len(winner.partitions) + 3 * files)
-            conflict = delta_conflict(mine, winner) if self.rows is None else self._meet_by_rows(self.rows, winner)
+            judged.work.begin_winner(5 + len(winner.partitions) + 3 * files)
+            conflict = delta_conflict(judged, winner) if self.rows is None else self._meet_by_rows(self.rows, winner)
         if conflict is None and self.keys_across is not None:
-            conflict = lost_to(mine, winner, self.keys_across.against(winner))
+            conflict = lost_to(judged, winner, self.keys_across.against(winner))
         if conflict is None:
             self.pass_until(winner.version)
             if self.grouped and not self.grouped.isdisjoint(winner.partitions):
@@ -119,7 +119,7 @@ class Judging:
                 winner, rest = self.winner_of(first[0]), first[1:]
             else:
                 winner = first
-            conflict = _row_level(self.mine, me, winner, may_skip=may_skip)
+            conflict = _row_level(self.judged, me, winner, may_skip=may_skip)
             if conflict is not None:
                 return conflict
             if rest:
@@ -129,27 +129,27 @@ class Judging:
         return None
 
     def _meet_by_rows(self, me: RowChange, winner: Footprint) -> Conflict | None:
-        reads_order = bool(self.mine.change.app_versions)  # who looked an id up without finding it came before me
-        if is_calm(winner, self.mine.meta) and not reads_order:
+        reads_order = bool(self.judged.change.app_versions)  # who looked an id up without finding it came before me
+        if is_calm(winner, self.judged.meta) and not reads_order:
             self._put_off.append(winner)
             return None
-        return self.settle(may_skip=False) or _row_level(self.mine, me, winner, may_skip=False)
+        return self.settle(may_skip=False) or _row_level(self.judged, me, winner, may_skip=False)
 
 
-def _maxcompute(mine: Mine, winner: Footprint) -> Conflict | None:
+def _maxcompute(judged: JudgedChange, winner: Footprint) -> Conflict | None:
     if winner.metadata_changed or winner.features_changed:
-        return None if is_quiet_alter(mine) else lost(mine, winner, Rule.METADATA_CHANGED)
-    if winner.operation in FOLLOWS[mine.change.operation]:
+        return None if is_quiet_alter(judged) else lost(judged, winner, Rule.METADATA_CHANGED)
+    if winner.operation in FOLLOWS[judged.change.operation]:
         return None
     for partition in sorted(winner.partitions):
-        if mine.covers(partition):
-            return lost(mine, winner, Rule.OUTCOME_TABLE, partition)
+        if judged.covers(partition):
+            return lost(judged, winner, Rule.OUTCOME_TABLE, partition)
     return None
 
 
-def _row_level(mine: Mine, me: RowChange, winner: Footprint, *, may_skip: bool) -> Conflict | None:
+def _row_level(judged: JudgedChange, me: RowChange, winner: Footprint, *, may_skip: bool) -> Conflict | None:
     if winner.metadata_changed or winner.features_changed:
-        return None if is_quiet_alter(mine) else lost(mine, winner, Rule.METADATA_CHANGED)
-    if winner.app_ids and set(winner.app_ids) & set(mine.change.app_ids_read):
-        return lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
-    return lost_to(mine, winner, me.against(winner, may_skip=may_skip))
+        return None if is_quiet_alter(judged) else lost(judged, winner, Rule.METADATA_CHANGED)
+    if winner.app_ids and set(winner.app_ids) & set(judged.change.app_ids_read):
+        return lost(judged, winner, Rule.CONCURRENT_TRANSACTION)
+    return lost_to(judged, winner, me.against(winner, may_skip=may_skip))

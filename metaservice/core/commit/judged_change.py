@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from metaservice.core.commit.matching import PartitionReads, Work
-from metaservice.core.commit.row_level import Found
+from metaservice.core.commit.row_level import Race
 from metaservice.core.commit.transaction_facts import changes_data, is_blind
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import (
@@ -28,7 +28,7 @@ from metaservice.core.table.snapshots import Snapshots
 
 
 @dataclass
-class Mine:
+class JudgedChange:
     """The change to judge, with values that judging derives once."""
 
     change: Change
@@ -110,13 +110,13 @@ class Mine:
 
     @cached_property
     def removed_places(self) -> dict[tuple[str, int], set[str]]:
-        """The files that the change removes, at its read version, by partition and bucket."""
-        found: dict[tuple[str, int], set[str]] = {}
+        """The paths that the change removes, at its read version, by partition and bucket."""
+        by_place: dict[tuple[str, int], set[str]] = {}
         for live in removals_at(self.change, self.snapshots, self.change.read_version):
             entry = live.entry
             if not entry.is_delete_set:
-                found.setdefault((entry.partition, entry.bucket), set()).add(entry.path)
-        return found
+                by_place.setdefault((entry.partition, entry.bucket), set()).add(entry.path)
+        return by_place
 
     @cached_property
     def removed(self) -> frozenset[str]:
@@ -145,18 +145,18 @@ class Mine:
 
     @cached_property
     def _sets_in(self) -> dict[str, bool]:
-        """The partitions of the change's delete sets; whether one of the sets names files."""
-        found: dict[str, bool] = {}
+        """The partitions of the change's delete sets, each with whether one of its sets names files."""
+        names_files: dict[str, bool] = {}
         for entry in self.change.adds:
             if entry.is_delete_set:
-                found[entry.partition] = found.get(entry.partition, False) or bool(entry.touches)
-        return found
+                names_files[entry.partition] = names_files.get(entry.partition, False) or bool(entry.touches)
+        return names_files
 
     def follow(self, compaction: Footprint) -> None:
-        """Lets the outputs of a compaction stand for its inputs."""
-        known = {gone.path for gone in compaction.removed if self.knew(gone)}
+        """Treats the outputs of a compaction as its inputs."""
+        followed = {gone.path for gone in compaction.removed if self.knew(gone)}
         for group in compaction.groups:
-            if not known.isdisjoint(group.inputs):
+            if not followed.isdisjoint(group.inputs):
                 self.rewritten.update(group.outputs)
             if any(self.hid_rows_of(path) for path in group.inputs):
                 self.rewritten_touched.update(group.outputs)
@@ -175,8 +175,8 @@ class Mine:
         return names_files is not None and (names_files or self.bucket_held_files(partition, 0))
 
     def bucket_held_files(self, partition: str, bucket: int) -> bool:
-        found = self.snapshots.live(self.change.read_version, partition, bucket)
-        return any(not live.entry.is_delete_set for live in found)
+        entries = self.snapshots.live(self.change.read_version, partition, bucket)
+        return any(not live.entry.is_delete_set for live in entries)
 
 
 def removals_at(change: Change, snapshots: Snapshots, version: int) -> Iterator[Live]:
@@ -195,26 +195,26 @@ def removals_at(change: Change, snapshots: Snapshots, version: int) -> Iterator[
 
 
 def lost(
-    mine: Mine, winner: Footprint, rule: Rule, partition: str = "", path: str = "", rows: tuple[int, ...] = ()
+    judged: JudgedChange, winner: Footprint, rule: Rule, partition: str = "", path: str = "", rows: tuple[int, ...] = ()
 ) -> Conflict:
-    change = mine.change
+    change = judged.change
     return Conflict(
         table_id=change.table_id,
         rule=rule,
         winner=winner,
         operation=change.operation,
         read_version=change.read_version,
-        advice=advice_for(change, rule, blind=mine.blind),
+        advice=advice_for(change, rule, blind=judged.blind),
         partition=partition,
         path=path,
         rows=rows,
     )
 
 
-def lost_to(mine: Mine, winner: Footprint, race: Found | None) -> Conflict | None:
+def lost_to(judged: JudgedChange, winner: Footprint, race: Race | None) -> Conflict | None:
     if race is None:
         return None
-    return replace(lost(mine, winner, race.rule, race.partition, race.path, race.rows), columns=race.columns)
+    return replace(lost(judged, winner, race.rule, race.partition, race.path, race.rows), columns=race.columns)
 
 
 def advice_for(change: Change, rule: Rule, *, blind: bool) -> Advice:
@@ -232,12 +232,12 @@ def _pure_alter(change: Change) -> bool:
     return change.operation is Operation.ALTER
 
 
-def is_quiet_alter(mine: Mine) -> bool:
-    """A change of only comment, retention or compaction policy conflicts with nothing."""
-    alteration = mine.change.alteration
+def is_quiet_alter(judged: JudgedChange) -> bool:
+    """Return whether only comment, retention or compaction policy change, which conflicts with nothing."""
+    alteration = judged.change.alteration
     return (
-        _pure_alter(mine.change)
+        _pure_alter(judged.change)
         and alteration is not None
         and not alteration.changes_features
-        and not writers_look_at(mine.meta, alteration)
+        and not writers_look_at(judged.meta, alteration)
     )

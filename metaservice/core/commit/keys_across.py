@@ -17,7 +17,7 @@ read version, which must not be keys that it brings back.
 from __future__ import annotations
 
 from metaservice.core import limits
-from metaservice.core.commit.row_level import Found
+from metaservice.core.commit.row_level import Race
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import COMPACTIONS, Change, Footprint, Operation, Rule
 from metaservice.core.table.snapshots import Snapshots
@@ -36,39 +36,39 @@ class KeysAcross:
         self._buckets = frozenset(bucket for _, bucket in self._places)
         self._hashes: dict[int, frozenset[int]] | None = None
 
-    def against(self, winner: Footprint) -> Found | None:
+    def against(self, winner: Footprint) -> Race | None:
         """The conflict with a winner, if both may have written a key."""
         if winner.operation in COMPACTIONS or not winner.partitions:
             return None
         if self._leaves_later_rows and winner.added:
-            return Found(Rule.CONCURRENT_KEY, winner.added[0][1])
+            return Race(Rule.CONCURRENT_KEY, winner.added[0][1])
         if not self._places:
             return None
         if winner.operation is Operation.RESTORE:
-            return Found(Rule.CONCURRENT_KEY, min(winner.partitions))
+            return Race(Rule.CONCURRENT_KEY, min(winner.partitions))
         near = [added for added in winner.added if added[2] in self._buckets]
         if not near:
             return None
         if self._by_keys:
             return self._same_keys(winner)
         path, partition, _ = near[0]
-        return Found(Rule.CONCURRENT_KEY, partition, path)
+        return Race(Rule.CONCURRENT_KEY, partition, path)
 
-    def _same_keys(self, winner: Footprint) -> Found | None:
+    def _same_keys(self, winner: Footprint) -> Race | None:
         if self._change.key_sets is None:
             return None
         theirs = self._snapshots.wrote(winner.version)
-        if not theirs.known:
-            return Found(Rule.CONCURRENT_KEY, min(winner.partitions))
+        if not theirs.is_known:
+            return Race(Rule.CONCURRENT_KEY, min(winner.partitions))
         for place, entry in {(file.partition, file.bucket): file for file in theirs.files}.items():
             if place[1] not in self._buckets:
                 continue
             own, keys = self._own_hashes(place[1]), theirs.keys.get(place)
             if own is None or keys is None:
-                return Found(Rule.CONCURRENT_KEY, entry.partition, entry.path)
+                return Race(Rule.CONCURRENT_KEY, entry.partition, entry.path)
             both = sorted(own.intersection(keys))
             if both:
-                return Found(Rule.CONCURRENT_KEY, entry.partition, "", tuple(both[: limits.ROWS_SAMPLED_MAX]))
+                return Race(Rule.CONCURRENT_KEY, entry.partition, "", tuple(both[: limits.ROWS_SAMPLED_MAX]))
         return None
 
     def _own_hashes(self, bucket: int) -> frozenset[int] | None:

@@ -105,14 +105,14 @@ class Condition:
 
 
 def condition_of(read: Read, partitioning: Partitioning) -> Condition:
-    """The condition of a read, stored with it. Any thread may ask first."""
+    """Return the condition of a read, which is stored with it. Any thread may call first."""
     if read.partitions is not None:
         return Condition(read.partitions)
     key = partitioning.columns
-    known = read.prepared.get(key)
-    if known is None:
-        known = read.prepared[key] = _condition(read.predicate, partitioning)
-    return cast(Condition, known)
+    condition = read.prepared.get(key)
+    if condition is None:
+        condition = read.prepared[key] = _condition(read.predicate, partitioning)
+    return cast(Condition, condition)
 
 
 def _condition(predicate: Predicate, partitioning: Partitioning) -> Condition:
@@ -147,15 +147,15 @@ class PartitionReads:
             return True
         if not self._tests:
             return False
-        known = self._tried.get(partition)
-        if known is None:
+        is_touched = self._tried.get(partition)
+        if is_touched is None:
             self._work.compare(self.cost)
             values = self._partitioning.decode(partition)
-            known = any(holds(values) is True for holds in self._tests)
+            is_touched = any(holds(values) is True for holds in self._tests)
             if len(self._tried) >= limits.PARTITIONS_TRIED_MAX:
                 self._tried.clear()
-            self._tried[partition] = known
-        return known
+            self._tried[partition] = is_touched
+        return is_touched
 
     def may_touch(self, partition: str) -> bool:
         """The same, or true where trying takes long. A refusal as too costly depends on `touches` alone."""
@@ -182,10 +182,10 @@ class PartitionReads:
 
 
 def named_partitions(predicate: Predicate, partitioning: Partitioning) -> frozenset[str] | None:
-    """All partitions where a condition is true; None if it doesn't name them."""
+    """Return all partitions where a condition is true; None if it doesn't name them."""
     if not partitioning.columns:
         return None
-    found: set[str] = set()
+    encoded: set[str] = set()
     for case in predicate.operands if isinstance(predicate, AnyOf) else (predicate,):
         fixed = _fixed_by_all(case)
         if fixed is None or fixed.keys() != set(partitioning.names):
@@ -195,21 +195,21 @@ def named_partitions(predicate: Predicate, partitioning: Partitioning) -> frozen
             if len(rows) * len(fixed[name]) > limits.PLAN_PARTITIONS_MAX:
                 return None
             rows = [(*before, value) for before in rows for value in fixed[name]]
-        found.update(partitioning.encode_leading(row) for row in rows)
-        if len(found) > limits.PLAN_PARTITIONS_MAX:
+        encoded.update(partitioning.encode_leading(row) for row in rows)
+        if len(encoded) > limits.PLAN_PARTITIONS_MAX:
             return None
-    return frozenset(found)
+    return frozenset(encoded)
 
 
 def _fixed_by_all(predicate: Predicate) -> Fixed | None:
-    """Each column once, by equality; None if the condition says more."""
-    found: dict[str, tuple[SqlValue, ...]] = {}
+    """Return the values of columns that are each fixed once, by equality; None for any other condition."""
+    by_column: dict[str, tuple[SqlValue, ...]] = {}
     for part in conjuncts(predicate):
-        one = _fixed(part)
-        if one is None or one[0] in found:
+        fixed = _fixed(part)
+        if fixed is None or fixed[0] in by_column:
             return None
-        found[one[0]] = one[1]
-    return found
+        by_column[fixed[0]] = fixed[1]
+    return by_column
 
 
 def _fixed(part: Predicate) -> tuple[str, tuple[SqlValue, ...]] | None:
@@ -217,16 +217,16 @@ def _fixed(part: Predicate) -> tuple[str, tuple[SqlValue, ...]] | None:
 
 
 def _fixed_by_any(operands: Sequence[Predicate]) -> tuple[str, tuple[SqlValue, ...]] | None:
-    """`day = 1 OR day = 2`: one column, several values."""
-    found: dict[SqlValue, None] = {}
+    """Return the column and values of a condition such as `day = 1 OR day = 2`."""
+    values: dict[SqlValue, None] = {}
     columns = set()
     for operand in operands:
-        one = _fixed(operand)
-        if one is None:
+        fixed = _fixed(operand)
+        if fixed is None:
             return None
-        columns.add(one[0])
-        found.update(dict.fromkeys(one[1]))
-    return (columns.pop(), tuple(found)) if len(columns) == 1 else None
+        columns.add(fixed[0])
+        values.update(dict.fromkeys(fixed[1]))
+    return (columns.pop(), tuple(values)) if len(columns) == 1 else None
 
 
 # -- conditions that are tried -----------------------------------------------------------------------------------------
@@ -288,49 +288,49 @@ def _comparing(column: str, comparison: str, value: SqlValue) -> Truth:
     compare = COMPARISONS[comparison]
 
     def answer(row: Values) -> bool | None:
-        found = row[column]
-        return None if found is None else compare(found, value)
+        actual = row[column]
+        return None if actual is None else compare(actual, value)
 
     return answer
 
 
 def _in_list(column: str, values: Sequence[SqlValue]) -> Truth:
-    known = frozenset(value for value in values if value is not None)
+    listed = frozenset(value for value in values if value is not None)
     otherwise: Final = None if None in values else False
 
     def answer(row: Values) -> bool | None:
-        found = row[column]
-        return None if found is None else (True if found in known else otherwise)
+        actual = row[column]
+        return None if actual is None else (True if actual in listed else otherwise)
 
     return answer
 
 
 def _starting(column: str, prefix: str) -> Truth:
     def answer(row: Values) -> bool | None:
-        found = row[column]
-        return found.startswith(prefix) if isinstance(found, str) else None
+        actual = row[column]
+        return actual.startswith(prefix) if isinstance(actual, str) else None
 
     return answer
 
 
 def _opposite(inside: Truth) -> Truth:
     def answer(row: Values) -> bool | None:
-        found = inside(row)
-        return None if found is None else not found
+        verdict = inside(row)
+        return None if verdict is None else not verdict
 
     return answer
 
 
 def _connected(parts: Sequence[Truth], *, decides: bool) -> Truth:
-    """An AND (decided by false) or an OR (decided by true)."""
+    """Connect parts by AND (decided by false) or OR (decided by true)."""
 
     def answer(row: Values) -> bool | None:
         unknown = False
         for part in parts:
-            found = part(row)
-            if found is decides:
+            verdict = part(row)
+            if verdict is decides:
                 return decides
-            unknown = unknown or found is None
+            unknown = unknown or verdict is None
         return None if unknown else not decides
 
     return answer

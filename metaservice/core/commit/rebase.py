@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from metaservice.core.commit.change_checks import check, files_of, is_blind_insert
 from metaservice.core.commit.judge import judge
-from metaservice.core.commit.judged_change import Mine, advice_for, removals_at
+from metaservice.core.commit.judged_change import JudgedChange, advice_for, removals_at
 from metaservice.core.errors import BrokenInvariantError, invalid
 from metaservice.core.table.external import identity_of
 from metaservice.core.table.meta import Profile, TableMeta
@@ -265,14 +265,14 @@ _Steps = Mapping[tuple[str, int], Sequence[_Step]]
 
 
 def _steps(winners: Iterable[Footprint]) -> _Steps:
-    """By bucket, in version order."""
-    found: dict[tuple[str, int], list[_Step]] = {}
+    """Return the winners' compactions and removals by bucket, in version order."""
+    by_place: dict[tuple[str, int], list[_Step]] = {}
 
     def step(place: tuple[str, int], winner: Footprint) -> _Step:
-        known = found.setdefault(place, [])
-        if not known or known[-1].winner is not winner:
-            known.append(_Step(winner))
-        return known[-1]
+        steps = by_place.setdefault(place, [])
+        if not steps or steps[-1].winner is not winner:
+            steps.append(_Step(winner))
+        return steps[-1]
 
     for winner in winners:
         regrouped = {path for done in winner.groups for path in done.inputs}
@@ -281,28 +281,28 @@ def _steps(winners: Iterable[Footprint]) -> _Steps:
         for gone in winner.removed:
             if gone.path not in regrouped:
                 step((gone.partition, gone.bucket), winner).taken.add(gone.path)
-    return found
+    return by_place
 
 
 def _follow(change: Change, meta: TableMeta, steps: _Steps, group: Group) -> set[str] | Footprint:
-    """The live files that the group removes; or the winner that removed an input.
+    """Return the live files that the group removes; or the winner that removed an input.
 
     A MINOR that began later than the MAJOR may be followed too: it applied no deletes that the MAJOR lacks, because the
     outcome table lets no MAJOR follow an UPDATE, DELETE, MERGE or RESTORE of its partition.
     """
     may_follow = meta.profile is Profile.MAXCOMPUTE and change.operation is Operation.MAJOR_COMPACT
-    mine = set(group.inputs)
+    inputs = set(group.inputs)
     for step in steps.get(group.place, ()):
         for done in step.groups:
-            if mine.isdisjoint(done.inputs):
+            if inputs.isdisjoint(done.inputs):
                 continue
             follows = may_follow and step.winner.operation in (Operation.MINOR_COMPACT, Operation.CLUSTER)
-            if not follows or not mine.issuperset(done.inputs):
+            if not follows or not inputs.issuperset(done.inputs):
                 return step.winner
-            mine = mine.difference(done.inputs).union(done.outputs)
-        if not mine.isdisjoint(step.taken):
+            inputs = inputs.difference(done.inputs).union(done.outputs)
+        if not inputs.isdisjoint(step.taken):
             return step.winner
-    return mine
+    return inputs
 
 
 def _lineage(change: Change, group: Group, winner: Footprint) -> Conflict:
@@ -320,15 +320,15 @@ def _lineage(change: Change, group: Group, winner: Footprint) -> Conflict:
 
 
 def _idle_delete_sets(swap: _Swap, snapshots: Snapshots, head: int) -> list[Live]:
-    """Delete sets of which no older live file can hold an id any more."""
+    """Return delete sets that no longer hide a row of any live file."""
     removed = {live.entry.path for live in swap.removed}
     dropped: list[Live] = []
     for partition in sorted({live.entry.partition for live in swap.removed}):
-        here = [live for live in snapshots.live(head, partition) if live.entry.path not in removed]
-        sets = [live for live in here if live.entry.is_delete_set]
-        files = [live for live in here if not live.entry.is_delete_set]
+        remaining = [live for live in snapshots.live(head, partition) if live.entry.path not in removed]
+        sets = [live for live in remaining if live.entry.is_delete_set]
+        files = [live for live in remaining if not live.entry.is_delete_set]
         files += [live for live in swap.added if live.entry.partition == partition and not live.entry.is_delete_set]
-        dropped += [one for one in sets if not any(_may_hide(one, live) for live in files)]
+        dropped += [delete_set for delete_set in sets if not any(_may_hide(delete_set, live) for live in files)]
     return dropped
 
 
@@ -357,12 +357,12 @@ def _removed(live: Live, *, data_change: bool) -> Removed:
 
 
 def lineage_lost(change: Change, meta: TableMeta, winners: Iterable[Footprint]) -> Conflict | None:
-    """The conflict over its inputs that a compaction already has, whatever its outputs will be."""
+    """Return the conflict over its inputs that a compaction already has, whatever its outputs will be."""
     steps = _steps(winners)
     for group in change.groups:
-        found = _follow(change, meta, steps, group)
-        if not isinstance(found, set):
-            return _lineage(change, group, found)
+        followed = _follow(change, meta, steps, group)
+        if not isinstance(followed, set):
+            return _lineage(change, group, followed)
     return None
 
 
@@ -379,10 +379,10 @@ def _footprint(
     touched = [_removed(live, data_change=True) for live in swap.kept if not live.entry.is_delete_set]
     for entry in change.adds:
         for path in entry.touches:
-            found = snapshots.find(head, entry.partition, 0, path)
-            if found is not None:
-                touched.append(_removed(found, data_change=entry.data_change))
-    live_paths = frozenset(one.path for one in touched)
+            touched_file = snapshots.find(head, entry.partition, 0, path)
+            if touched_file is not None:
+                touched.append(_removed(touched_file, data_change=entry.data_change))
+    live_paths = frozenset(file.path for file in touched)
     partitions = frozenset(live.entry.partition for live in swap.added) | frozenset(r.partition for r in removed)
     alteration = change.alteration
     return Footprint(
@@ -403,7 +403,7 @@ def _footprint(
             entry.partition for entry in change.adds if entry.is_delete_set and hides_beyond(entry.touches, live_paths)
         ),
         groups=tuple(swap.groups),
-        blind=Mine(change, meta, snapshots).blind,
+        blind=JudgedChange(change, meta, snapshots).blind,
         metadata_changed=alteration is not None and writers_look_at(meta, alteration),
         features_changed=alteration is not None and bool(meta.features_after(alteration) ^ meta.features),
         features_removed=alteration is not None and bool(meta.features - meta.features_after(alteration)),

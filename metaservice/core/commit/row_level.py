@@ -71,8 +71,8 @@ if any(row.keys() != set(OpClass) for row in (MEETINGS, *MEETINGS.values())):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A conflict, before it names the winner."""
+class Race:
+    """A lost race, before its conflict names the winner."""
 
     rule: Rule
     partition: str = ""
@@ -136,31 +136,31 @@ class RowChange:
     def hidden_in(self, partition: str) -> list[Hidden]:
         if self._hidden is None:
             self._hidden = {}
-            for one in self.written.hidden:
-                self._hidden.setdefault(one.partition, []).append(one)
+            for hidden in self.written.hidden:
+                self._hidden.setdefault(hidden.partition, []).append(hidden)
         return self._hidden.get(partition, [])
 
     def may_match(self, reading: Reading, entry: Entry, *, by_key: bool = False) -> bool:
-        """Whether a row of a file may match a read; true as well where trying has taken long enough."""
+        """Return whether a row of a file may match a read; also true once the tries have cost too much."""
         if not reading.touches(entry.partition):
             return False
         key = (id(reading), entry.path, by_key)
-        known = self._tried.get(key)
-        if known is None:
+        may = self._tried.get(key)
+        if may is None:
             self._work.begin_try(reading.tests.cost)
             self._comparisons_left -= reading.tests.cost
             too_much = self._comparisons_left < 0
-            known = too_much or reading.may_match(entry, self.meta, self.payloads, by_key=by_key)
-            self._tried[key] = known
-        return known
+            may = too_much or reading.may_match(entry, self.meta, self.payloads, by_key=by_key)
+            self._tried[key] = may
+        return may
 
-    def against(self, winner: Footprint, *, may_skip: bool) -> Found | None:
-        """The first conflict with a winner. `may_skip`: a blind append may count as having come after me."""
+    def against(self, winner: Footprint, *, may_skip: bool) -> Race | None:
+        """Return the first conflict with a winner. `may_skip`: a blind append may count as later than this change."""
         reads_only = OpClass.INSERT_INTO if self.readings else None  # an ALTER that says what it read
-        mine, theirs = CLASS_OF.get(self.change.operation, reads_only), CLASS_OF.get(winner.operation)
-        if mine is None or theirs is None or not winner.partitions:
+        own, theirs = CLASS_OF.get(self.change.operation, reads_only), CLASS_OF.get(winner.operation)
+        if own is None or theirs is None or not winner.partitions:
             return None
-        match MEETINGS[mine][theirs]:
+        match MEETINGS[own][theirs]:
             case Meeting.PASSES | Meeting.LINEAGE:
                 return None
             case Meeting.SCOPE:
@@ -174,30 +174,30 @@ class RowChange:
                 beside = self._in_their_scope(winner) if by_scope else self._by_rows(winner, may_skip=may_skip)
                 return self._in_my_scope(winner) or beside
 
-    def _by_rows(self, winner: Footprint, *, may_skip: bool) -> Found | None:
+    def _by_rows(self, winner: Footprint, *, may_skip: bool) -> Race | None:
         for check in CHECKS:
-            found = check.find(self, winner, may_skip)
-            if found is not None:
-                return replace(found, columns=self._columns_met(winner, found)) if self.meta.is_partial else found
+            race = check.find(self, winner, may_skip)
+            if race is not None:
+                return replace(race, columns=self._columns_met(winner, race)) if self.meta.is_partial else race
         return None
 
-    def _columns_met(self, winner: Footprint, found: Found) -> tuple[int, ...]:
-        return self.cells.met(self.change, self.snapshots.wrote(winner.version).files, found.partition)
+    def _columns_met(self, winner: Footprint, race: Race) -> tuple[int, ...]:
+        return self.cells.met(self.change, self.snapshots.wrote(winner.version).files, race.partition)
 
-    def _in_their_scope(self, winner: Footprint) -> Found | None:
+    def _in_their_scope(self, winner: Footprint) -> Race | None:
         for partition in sorted(winner.partitions):
             if partition in self.compacts_in or any(reading.touches(partition) for reading in self.readings):
-                return Found(Rule.CONCURRENT_DELETE_READ, partition)
+                return Race(Rule.CONCURRENT_DELETE_READ, partition)
             if partition in self.hides_in:
-                return Found(Rule.CONCURRENT_ROW_CHANGE, partition)
+                return Race(Rule.CONCURRENT_ROW_CHANGE, partition)
         return None
 
-    def _in_my_scope(self, winner: Footprint) -> Found | None:
+    def _in_my_scope(self, winner: Footprint) -> Race | None:
         scope = self.change.scope
         for partition in sorted(winner.partitions):
             if scope is not None and scope.touches(partition):
-                added = any(there == partition for _, there, _ in winner.added)
-                return Found(Rule.CONCURRENT_APPEND if added else Rule.CONCURRENT_DELETE_READ, partition)
+                added = any(added_to == partition for _, added_to, _ in winner.added)
+                return Race(Rule.CONCURRENT_APPEND if added else Rule.CONCURRENT_DELETE_READ, partition)
         return None
 
 
@@ -218,7 +218,7 @@ def is_calm(winner: Footprint, meta: TableMeta) -> bool:
 # -- the checks --------------------------------------------------------------------------------------------------------
 
 
-def _same_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | None:
+def _same_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Race | None:
     if not me.hides_in & winner.partitions:
         return None
     if me.meta.keyed:
@@ -226,22 +226,22 @@ def _same_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | Non
     if winner.blind:
         return None
     theirs = me.snapshots.wrote(winner.version)
-    if not theirs.known:
-        return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
+    if not theirs.is_known:
+        return Race(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
     for hidden in theirs.hidden:
-        for mine in me.hidden_in(hidden.partition):
-            rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
+        for own in me.hidden_in(hidden.partition):
+            rows = own.common(hidden, limits.ROWS_SAMPLED_MAX)
             if rows is not None:
-                return Found(Rule.CONCURRENT_ROW_CHANGE, mine.partition, _first(hidden.touches), rows)
+                return Race(Rule.CONCURRENT_ROW_CHANGE, own.partition, _first(hidden.touches), rows)
     return None
 
 
-def _same_keys(me: RowChange, winner: Footprint) -> Found | None:
+def _same_keys(me: RowChange, winner: Footprint) -> Race | None:
     if me.change.key_sets is None:
         return None
     theirs = me.snapshots.wrote(winner.version)
-    if not theirs.known:
-        return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
+    if not theirs.is_known:
+        return Race(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
     for place, entry in {(file.partition, file.bucket): file for file in theirs.files}.items():
         if place not in me.places:
             continue
@@ -250,28 +250,28 @@ def _same_keys(me: RowChange, winner: Footprint) -> Found | None:
             me.cells.note_passed(winner, place, me.written.files, theirs.files, (my_keys, keys))
             continue
         if my_keys is None or keys is None:
-            return Found(Rule.CONCURRENT_ROW_CHANGE, entry.partition, entry.path)
+            return Race(Rule.CONCURRENT_ROW_CHANGE, entry.partition, entry.path)
         both = sorted(my_keys.intersection(keys))
         if both:
-            return Found(Rule.CONCURRENT_ROW_CHANGE, entry.partition, "", tuple(both[: limits.ROWS_SAMPLED_MAX]))
+            return Race(Rule.CONCURRENT_ROW_CHANGE, entry.partition, "", tuple(both[: limits.ROWS_SAMPLED_MAX]))
     return None
 
 
-def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
+def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Race | None:
     if not me.readings or not winner.added or (may_skip and is_blind_append(winner, me.meta)):
         return None
     touched = {p for p in winner.partitions if any(reading.touches(p) for reading in me.readings)}
     if not touched:
         return None
     theirs = me.snapshots.wrote(winner.version)
-    if not theirs.known:
-        return Found(Rule.CONCURRENT_APPEND, min(touched))
+    if not theirs.is_known:
+        return Race(Rule.CONCURRENT_APPEND, min(touched))
     for entry in theirs.files:
         if entry.partition not in touched or (me.meta.keyed and me.payloads.only_tombstones(entry.payload)):
             continue
         near = [reading for reading in me.readings if me.may_match(reading, entry)]
         if not all(_finds_no_more(me, reading, winner, theirs, entry) for reading in near):
-            return Found(Rule.CONCURRENT_APPEND, entry.partition, entry.path)
+            return Race(Rule.CONCURRENT_APPEND, entry.partition, entry.path)
     return None
 
 
@@ -286,37 +286,37 @@ def _finds_no_more(me: RowChange, reading: Reading, winner: Footprint, theirs: W
     return me.cells.make_no_rows(winner.operation, entry) or me.found_all(theirs, entry)
 
 
-def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | None:
-    readings = [one for one in me.readings if one.read.reads_files and not one.read.changes_all]
+def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Race | None:
+    readings = [candidate for candidate in me.readings if candidate.read.reads_files and not candidate.read.changes_all]
     touched = {p for p in winner.partitions if any(reading.touches(p) for reading in readings)}
     if not touched or (winner.blind and not me.meta.keyed):
         return None
     theirs = me.snapshots.wrote(winner.version)
-    if not theirs.known:
-        return Found(Rule.CONCURRENT_DELETE_READ, min(touched))
+    if not theirs.is_known:
+        return Race(Rule.CONCURRENT_DELETE_READ, min(touched))
     for reading in readings:
-        found = _read_keys(me, reading, theirs) if me.meta.keyed else _read_ids(me, reading, theirs, winner.version)
-        if found is not None:
-            return found
+        race = _read_keys(me, reading, theirs) if me.meta.keyed else _read_ids(me, reading, theirs, winner.version)
+        if race is not None:
+            return race
     return None
 
 
-def _read_ids(me: RowChange, reading: Reading, theirs: Written, version: int) -> Found | None:
+def _read_ids(me: RowChange, reading: Reading, theirs: Written, version: int) -> Race | None:
     """Hidden rows keep their images, so the statistics of any file that held them tell whether they may match."""
     for hidden in theirs.hidden:
         if not reading.touches(hidden.partition):
             continue
         if not hidden.touches:
-            return Found(Rule.CONCURRENT_DELETE_READ, hidden.partition)
+            return Race(Rule.CONCURRENT_DELETE_READ, hidden.partition)
         for path in hidden.touches:
             then = me.snapshots.find(me.change.read_version, hidden.partition, 0, path)
             live = then or me.snapshots.find(version, hidden.partition, 0, path)
             if live is None or me.may_match(reading, live.entry):
-                return Found(Rule.CONCURRENT_DELETE_READ, hidden.partition, path)
+                return Race(Rule.CONCURRENT_DELETE_READ, hidden.partition, path)
     return None
 
 
-def _read_keys(me: RowChange, reading: Reading, theirs: Written) -> Found | None:
+def _read_keys(me: RowChange, reading: Reading, theirs: Written) -> Race | None:
     tried = set[Place]()
     for entry in theirs.files:
         place = (entry.partition, entry.bucket)
@@ -325,7 +325,7 @@ def _read_keys(me: RowChange, reading: Reading, theirs: Written) -> Found | None
         tried.add(place)
         for live in me.snapshots.live(me.change.read_version, *place):
             if me.may_match(reading, live.entry):
-                return Found(Rule.CONCURRENT_DELETE_READ, entry.partition, live.entry.path)
+                return Race(Rule.CONCURRENT_DELETE_READ, entry.partition, live.entry.path)
     return None
 
 
@@ -336,7 +336,7 @@ class RowCheck:
     name: str
     rule: Rule
     says: str
-    find: Callable[[RowChange, Footprint, bool], Found | None]
+    find: Callable[[RowChange, Footprint, bool], Race | None]
 
 
 CHECKS: Final = (

@@ -181,11 +181,11 @@ def unknown_txn(txn_id: str, epoch: str, since_us: int) -> MetaError:
 
 
 def next_state(txn: Txn, event: TxnEvent) -> TxnState:
-    """What the event makes of the transaction; refused where its state takes no such event."""
-    found = NEXT[txn.state].get(event)
-    if found is None:
+    """Return the state after an event; refuse an event that the present state doesn't allow."""
+    state = NEXT[txn.state].get(event)
+    if state is None:
         raise _ended(txn)
-    return found
+    return state
 
 
 def check_open(txn: Txn) -> None:

@@ -176,7 +176,7 @@ def meet_block(judging: Judging, block: WinnerBlock) -> Conflict | None:
 
     A conflict is one with earlier winners, which judging had put off. May raise Paused.
     """
-    own = judging.mine
+    own = judging.judged
     change, keyed = own.change, own.meta.keyed
     if judging.keys_across is not None:
         return None  # a block knows keys by partition
@@ -197,7 +197,7 @@ def meet_block(judging: Judging, block: WinnerBlock) -> Conflict | None:
 
 
 def _passes_by_table(judging: Judging, block: WinnerBlock) -> bool:
-    own = judging.mine
+    own = judging.judged
     follows = FOLLOWS[own.change.operation]
     return not any(
         own.may_concern(partition) for partition, done in block.partitions.items() if not done.issubset(follows)
@@ -205,7 +205,7 @@ def _passes_by_table(judging: Judging, block: WinnerBlock) -> bool:
 
 
 def _passes_delta(judging: Judging, block: WinnerBlock) -> bool:
-    own = judging.mine
+    own = judging.judged
     if own.blind and not own.buckets:
         return True
     alteration = own.change.alteration
@@ -222,7 +222,7 @@ def _passes_delta(judging: Judging, block: WinnerBlock) -> bool:
 
 
 def _meet_by_rows(judging: Judging, me: RowChange, block: WinnerBlock) -> Conflict | None:
-    own = judging.mine
+    own = judging.judged
     change, keyed = own.change, own.meta.keyed
     reads_order = bool(change.app_versions)
     if not any(own.may_concern(partition) for partition in block.partitions) or _has_other_keys(judging, me, block):
@@ -238,9 +238,9 @@ def _meet_by_rows(judging: Judging, me: RowChange, block: WinnerBlock) -> Confli
 
 def _has_other_keys(judging: Judging, me: RowChange, block: WinnerBlock) -> bool:
     """Whether the block's commits concern the change by the keys that they wrote alone, and wrote none of its keys."""
-    change = judging.mine.change
+    change = judging.judged.change
     replaced = any(CLASS_OF.get(done) is OpClass.INSERT_OVERWRITE for done in block.operations)
-    if not judging.mine.meta.keyed or me.readings or replaced or change.scope is not None or block.keys is None:
+    if not judging.judged.meta.keyed or me.readings or replaced or change.scope is not None or block.keys is None:
         return False
     if change.key_sets is None:
         return True
@@ -250,7 +250,7 @@ def _has_other_keys(judging: Judging, me: RowChange, block: WinnerBlock) -> bool
         keys, own_keys = block.keys[place], me.key_hashes(place)
         if keys is None or own_keys is None:
             return False
-        judging.mine.work.left -= len(keys) // _KEYS_AT_ONCE
+        judging.judged.work.left -= len(keys) // _KEYS_AT_ONCE
         if not own_keys.isdisjoint(keys):
             return False
     return True

@@ -41,28 +41,30 @@ def plan_append(look: Look) -> BucketPlan:
 
 
 def hidden_rows(bucket: Bucket) -> dict[str, float]:
-    """The number of hidden rows of each file: the rows of a delete set are spread over the files that it touches."""
-    found: dict[str, float] = {}
+    """Return the number of hidden rows of each file; a delete set's rows are spread over the files that it touches."""
+    hidden: dict[str, float] = {}
     by_path = {file.path: file for file in bucket.files}
-    for one in bucket.sets:
-        named = [by_path[path] for path in one.touches if path in by_path] if one.touches else bucket.files
-        touched = [file for file in named if file.data_version < one.data_version and file.rows]
+    for delete_set in bucket.sets:
+        named = (
+            [by_path[path] for path in delete_set.touches if path in by_path] if delete_set.touches else bucket.files
+        )
+        touched = [file for file in named if file.data_version < delete_set.data_version and file.rows]
         rows = rows_of(touched)
         for file in touched:
-            found[file.path] = min(found.get(file.path, 0.0) + one.rows * file.rows / rows, file.rows)
-    return found
+            hidden[file.path] = min(hidden.get(file.path, 0.0) + delete_set.rows * file.rows / rows, file.rows)
+    return hidden
 
 
 def _append_hidden(look: Look, waits: list[Wait]) -> tuple[GroupPlan | None, GroupPlan | None]:
-    """A major if many rows are hidden; and a minor of the files with hidden rows, for when a major can't run."""
+    """Plan a major if many rows are hidden, and a minor of the files with hidden rows for when a major can't run."""
     policy, files = look.policy, look.bucket.files
     hidden = hidden_rows(look.bucket)
     gone = int(sum(hidden.values()))
     if not hidden:
-        wanted = look.only is MAJOR and len(files) > look.outputs(size_of(files)) and look.fits(files, whole=True)
-        return (look.group(files, f"{len(files)} files") if wanted else None), None
+        is_worth = look.only is MAJOR and len(files) > look.outputs(size_of(files)) and look.fits(files, whole=True)
+        return (look.group(files, f"{len(files)} files") if is_worth else None), None
     share = percent(gone, rows_of(files))
-    oldest = min(one.added for one in look.bucket.sets)
+    oldest = min(delete_set.added for delete_set in look.bucket.sets)
     if share >= policy.major_percent:
         reason = f"{share} % of the rows are hidden"
     elif is_old(look, Age.MAJOR, oldest):

@@ -38,9 +38,9 @@ def _keyed_minor(look: Look, waits: list[Wait]) -> GroupPlan | None:
 
     best: GroupPlan | None = None
     for segment in segments_of(look, is_run):
-        found = _run_of(look, segment, waits)
-        if found is not None and (best is None or found.gain.files_less > best.gain.files_less):
-            best = found
+        run = _run_of(look, segment, waits)
+        if run is not None and (best is None or run.gain.files_less > best.gain.files_less):
+            best = run
     return best or _inlined_run(look, waits)
 
 

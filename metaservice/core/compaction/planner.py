@@ -49,20 +49,20 @@ def plan_bucket(policy: Policy, ages: Ages, bucket: Bucket) -> BucketPlan:
 
 
 def plan_partition(policy: Policy, ages: Ages, plans: Iterable[BucketPlan]) -> tuple[list[TaskPlan], list[Wait]]:
-    """The tasks for a partition, and what else to wait for."""
-    found = list(plans)
-    if not any(plan.major or plan.minor or plan.cluster for plan in found):
+    """Return the tasks for a partition, and what else to wait for."""
+    listed = list(plans)
+    if not any(plan.major or plan.minor or plan.cluster for plan in listed):
         return [], []
     quiet, waits = True, []
     if policy.by_partition and policy.only is None and policy.ages_us[Age.QUIET]:
-        last_added = max((plan.last_added for plan in found), default=-1)
+        last_added = max((plan.last_added for plan in listed), default=-1)
         quiet = last_added <= ages.quiet
-        if not quiet and any(plan.major for plan in found):
+        if not quiet and any(plan.major for plan in listed):
             waits.append((Age.QUIET, last_added))
     if policy.only is not None:
-        chosen = [(policy.only, group) for plan in found if (group := _of_kind(plan, policy.only))]
+        chosen = [(policy.only, group) for plan in listed if (group := _of_kind(plan, policy.only))]
     else:
-        chosen = [one for plan in found if (one := _first(plan, quiet=quiet))]
+        chosen = [choice for plan in listed if (choice := _first(plan, quiet=quiet))]
     if not policy.by_partition:
         return [TaskPlan(operation, (group,)) for operation, group in chosen], waits
     for operation in (MAJOR, MINOR, CLUSTER):
@@ -91,10 +91,10 @@ def _first(plan: BucketPlan, *, quiet: bool) -> tuple[Operation, GroupPlan] | No
 
 
 def _bounded_groups(policy: Policy, groups: list[GroupPlan]) -> tuple[GroupPlan, ...]:
-    """The groups with the highest scores, within the limits of a task; at least one."""
+    """Return the groups with the highest scores, within the limits of a task; at least one."""
     taken: list[GroupPlan] = []
     files = size = 0
-    for group in sorted(groups, key=lambda one: (-one.gain.score, one.bucket)):
+    for group in sorted(groups, key=lambda plan: (-plan.gain.score, plan.bucket)):
         files += len(group.inputs)
         size += group.size_bytes
         if taken and (files > policy.task_files or size > policy.task_bytes):

@@ -186,7 +186,10 @@ class Look:
         return whole or (files <= self.policy.task_files and size_bytes <= self.policy.task_bytes)
 
     def last_added(self) -> int:
-        return max([file.added for file in self.bucket.files] + [one.added for one in self.bucket.sets], default=-1)
+        return max(
+            [file.added for file in self.bucket.files] + [delete_set.added for delete_set in self.bucket.sets],
+            default=-1,
+        )
 
 
 def whole_bucket(look: Look, reason: str) -> BucketPlan:
@@ -204,11 +207,11 @@ def is_much(size_bytes: int, others: int, *, settled: bool) -> bool:
 
 
 def by_version(files: Iterable[PlanFile]) -> list[list[PlanFile]]:
-    """The files grouped by data version, which belong together."""
-    found: dict[int, list[PlanFile]] = {}
+    """Group the files by data version, which belong together."""
+    groups: dict[int, list[PlanFile]] = {}
     for file in sorted(files, key=attrgetter("data_version")):
-        found.setdefault(file.data_version, []).append(file)
-    return list(found.values())
+        groups.setdefault(file.data_version, []).append(file)
+    return list(groups.values())
 
 
 def segments_of(look: Look, belongs: Callable[[list[PlanFile]], bool]) -> list[list[list[PlanFile]]]:

@@ -30,20 +30,20 @@ class TableNow:
 def refreshed(
     table: TableNow, policy: Policy, task: Task, buckets: Mapping[tuple[str, int], Bucket]
 ) -> TaskPlan | None:
-    """The task adapted to the head; None if nothing is left to do.
+    """Adapt the task to the head; None if nothing is left to do.
 
     A major takes all current files. Other tasks keep those inputs that are still valid.
     """
     groups: list[GroupPlan] = []
     for group in task.groups:
         bucket = buckets[group.place]
-        found = _kept(table, task, group, bucket)
-        if found is None and not task.own_plan:
+        group_plan = _kept(table, task, group, bucket)
+        if group_plan is None and not task.own_plan:
             wanting = policy.wanting(task.operation, task.options)
             plan = plan_bucket(wanting, Ages(), bucket)
-            found = {MINOR: plan.minor, MAJOR: plan.major, CLUSTER: plan.cluster}[task.operation]
-        if found is not None:
-            groups.append(found)
+            group_plan = {MINOR: plan.minor, MAJOR: plan.major, CLUSTER: plan.cluster}[task.operation]
+        if group_plan is not None:
+            groups.append(group_plan)
     return TaskPlan(task.operation, tuple(groups)) if groups else None
 
 
@@ -51,11 +51,11 @@ def _kept(table: TableNow, task: Task, group: Group, bucket: Bucket) -> GroupPla
     if task.operation is MAJOR and not task.own_plan:
         return None
     try:
-        found = sound_group(table, task.operation, group, bucket)
+        sound = sound_group(table, task.operation, group, bucket)
     except MetaError:
         return None
-    gain = task.gain if len(task.groups) == 1 else found.gain
-    return replace(found, reason=task.reason, gain=gain)
+    gain = task.gain if len(task.groups) == 1 else sound.gain
+    return replace(sound, reason=task.reason, gain=gain)
 
 
 def sound_group(table: TableNow, operation: Operation, group: Group, bucket: Bucket) -> GroupPlan:
@@ -83,8 +83,8 @@ def sound_group(table: TableNow, operation: Operation, group: Group, bucket: Buc
 
 
 def _check_kinds(operation: Operation, files: list[PlanFile]) -> None:
-    """Deltas may hold tombstones, base files never do: only a major turns one into the other."""
+    """Refuse mixed kinds: deltas may contain tombstones, base files do not; only a major converts them."""
     for file in files:
         if file.is_delta is not (operation is MINOR):
-            wanted = "delta files" if operation is MINOR else "base files"
-            raise invalid("INPUT_KIND_INVALID", f"{operation.name} takes {wanted}", path=file.path)
+            expected = "delta files" if operation is MINOR else "base files"
+            raise invalid("INPUT_KIND_INVALID", f"{operation.name} takes {expected}", path=file.path)

@@ -159,7 +159,7 @@ def next_task(
     closed: frozenset[str],
     full: frozenset[str],
 ) -> Task | None:
-    """The task to hand out next: higher priority, higher score, longer waiting first.
+    """Return the task to hand out next: higher priority, higher score, longer waiting first.
 
     `closed` tables are outside their windows, so only operators' tasks are handed out; `full` tables run their maximum.
     """
@@ -174,5 +174,7 @@ def next_task(
         )
 
     return min(
-        filter(may, tasks), key=lambda one: (-one.priority, -one.gain.score, one.create_us, one.task_id), default=None
+        filter(may, tasks),
+        key=lambda candidate: (-candidate.priority, -candidate.gain.score, candidate.create_us, candidate.task_id),
+        default=None,
     )

@@ -45,9 +45,9 @@ class Location:
 
     @property
     def table_ids(self) -> tuple[str, ...]:
-        """Parts that look like a table's id, however they are spelled."""
-        found = (part.lower() for part in _decoded(self.parts))
-        return tuple(part for part in found if _UUID.match(part))
+        """The parts that look like a table's id, however they are spelled."""
+        decoded = (part.lower() for part in _decoded(self.parts))
+        return tuple(part for part in decoded if _UUID.match(part))
 
     def inside(self, table_id: str) -> str:
         """The part of the path after a table's folder; empty: the path isn't in one."""
@@ -58,9 +58,9 @@ class Location:
         return ""
 
     def lies_in(self, other: Location) -> bool:
-        """Whether the one lies in the other, or both are the same."""
-        mine, theirs = self.identity.rstrip("/"), other.identity.rstrip("/")
-        return mine == theirs or mine.startswith(f"{theirs}/")
+        """Return whether this location is in the other, or equal to it."""
+        own, theirs = self.identity.rstrip("/"), other.identity.rstrip("/")
+        return own == theirs or own.startswith(f"{theirs}/")
 
 
 def locate(path: str) -> Location:
@@ -121,27 +121,27 @@ def _resolved(path: str, whole: str) -> tuple[str, ...]:
 
 
 def _decoded(parts: Sequence[str]) -> tuple[str, ...]:
-    """The path as any decoder would read it, however often it decodes."""
+    """Return the parts of the path as any decoder would read it, however often it decodes."""
     text = "/".join(parts)
     for _ in range(DECODINGS_MAX):
         if "%" not in text or (plain := unquote(text)) == text:
             break
         text = plain
-    found: list[str] = []
+    normalized: list[str] = []
     for part in text.split("/"):
         if part == "..":
-            del found[-1:]
+            del normalized[-1:]
         elif part not in ("", "."):
-            found.append(part)
-    return tuple(found)
+            normalized.append(part)
+    return tuple(normalized)
 
 
 def canonical_file(path: str) -> str:
-    """A file's path as it is stored."""
-    found = locate(path)
-    if not found.parts or path.endswith("/"):
+    """Return a file's path as it is stored."""
+    location = locate(path)
+    if not location.parts or path.endswith("/"):
         raise invalid("PATH_INVALID", "the path names a folder: name a file", path=path[:128])
-    return str(found)
+    return str(location)
 
 
 def identity_of(path: str) -> str:

@@ -116,10 +116,10 @@ def check_removable(names: Iterable[str]) -> None:
 
 
 def _foreign(name: str) -> ForeignProperty | None:
-    known = _BY_NAME.get(name.lower())
-    if known is None and name.lower().startswith(DELTA):
+    foreign = _BY_NAME.get(name.lower())
+    if foreign is None and name.lower().startswith(DELTA):
         return ForeignProperty(name, "a property of Delta Lake that means nothing here: leave it out", {})
-    return known
+    return foreign
 
 
 def _refusal(foreign: ForeignProperty, value: str) -> Exception:

@@ -43,11 +43,11 @@ def check_inlined(entries: Iterable[Entry], table: str, inlined: Inlined, all_by
             size_bytes += entry.size_bytes
     if not size_bytes:
         return
-    here = "compact it (minor), or write files: set write.inline.rows to 0"
+    advice = "compact it (minor), or write files: set write.inline.rows to 0"
     if inlined.rows + rows > limits.INLINED_TABLE_ROWS_MAX:
-        raise _refusal(f"{table} has {inlined.rows} inlined rows: {here}", limits.INLINED_TABLE_ROWS_MAX, table)
+        raise _refusal(f"{table} has {inlined.rows} inlined rows: {advice}", limits.INLINED_TABLE_ROWS_MAX, table)
     if inlined.size_bytes + size_bytes > limits.INLINED_TABLE_BYTES_MAX:
-        text = f"{table} has {inlined.size_bytes} bytes of inlined rows: {here}"
+        text = f"{table} has {inlined.size_bytes} bytes of inlined rows: {advice}"
         raise _refusal(text, limits.INLINED_TABLE_BYTES_MAX, table)
     if all_bytes + size_bytes > most_bytes:
         text = f"all tables together have {all_bytes} bytes of inlined rows: compact them (minor), or write files"

@@ -128,7 +128,7 @@ class TableMeta:
 
     @property
     def fingerprint(self) -> str:
-        """Stands for this definition under this name: another one has another."""
+        """A fingerprint of this definition under this name."""
         if not self._fingerprint:
             parts = (
                 self.table_id,
@@ -143,8 +143,8 @@ class TableMeta:
                 self.comment,
                 self.columns,
             )
-            found = blake2b(repr(parts).encode(), digest_size=FINGERPRINT_BYTES).hexdigest()
-            object.__setattr__(self, "_fingerprint", found)
+            digest = blake2b(repr(parts).encode(), digest_size=FINGERPRINT_BYTES).hexdigest()
+            object.__setattr__(self, "_fingerprint", digest)
         return self._fingerprint
 
     @property
@@ -252,25 +252,25 @@ class Namespace:
     since_us: int = 0  # as of a view
 
 
-def replaced_as_told(before: TableMeta, wanted: TableMeta, last_id: int, given: int) -> TableMeta:
+def replaced_as_told(before: TableMeta, definition: TableMeta, last_id: int, given: int) -> TableMeta:
     """The same for a client that was told ids for its columns, and has files with them. `last_id`: the last of them.
 
     They may be higher than the table's own next ones: the forks of it have got columns, too, up to the id `given`.
     """
-    meta = replaced(before, wanted)
+    meta = replaced(before, definition)
     if not last_id and given > before.last_column_id:  # it was told ids that it does not send
         raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks="last_column_id")
     begun = before.last_column_id + last_id - meta.last_column_id  # the last one that was given when it was told
     if begun > given:
         raise invalid("CHANGES_MISMATCH", "CreateTable with validate_only tells the ids: nobody was told this one")
-    return meta if begun <= before.last_column_id else replaced(replace(before, last_column_id=begun), wanted)
+    return meta if begun <= before.last_column_id else replaced(replace(before, last_column_id=begun), definition)
 
 
-def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
-    """The table's metadata under a new definition: id, name and history stay."""
-    check_replaceable(before.properties, wanted.properties)
-    check_bloom_columns(wanted.columns, wanted.properties)
-    if before.buckets != wanted.buckets:
+def replaced(before: TableMeta, definition: TableMeta) -> TableMeta:
+    """Return the table's metadata under a new definition: id, name and history stay."""
+    check_replaceable(before.properties, definition.properties)
+    check_bloom_columns(definition.columns, definition.properties)
+    if before.buckets != definition.buckets:
         raise MetaError(
             ErrorKind.BLOCKED,
             "REPLACE_CHANGES_LAYOUT",
@@ -278,7 +278,7 @@ def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
             buckets=before.buckets,
         )
     scope = key_scope(before.primary_key, before.partitioning.names, before.properties)
-    if wanted.properties.get(KEY_SCOPE, scope) != scope:
+    if definition.properties.get(KEY_SCOPE, scope) != scope:
         raise MetaError(
             ErrorKind.BLOCKED,
             "REPLACE_CHANGES_LAYOUT",
@@ -286,7 +286,7 @@ def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
             key_scope=scope,
         )
     engine = merge_engine(before.properties)
-    if merge_engine({MERGE_ENGINE: engine, **wanted.properties}) != engine:
+    if merge_engine({MERGE_ENGINE: engine, **definition.properties}) != engine:
         raise MetaError(
             ErrorKind.BLOCKED,
             "REPLACE_CHANGES_LAYOUT",
@@ -296,9 +296,9 @@ def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
     kept = {name: value for name, value in before.properties.items() if name in KEPT}
     settings = replace(
         before,
-        profile=wanted.profile,
-        properties={**wanted.properties, **kept},
-        features=wanted.features,
-        comment=wanted.comment,
+        profile=definition.profile,
+        properties={**definition.properties, **kept},
+        features=definition.features,
+        comment=definition.comment,
     )
-    return settings.with_schema(replace_schema(before.schema, wanted.schema))
+    return settings.with_schema(replace_schema(before.schema, definition.schema))

@@ -53,14 +53,14 @@ class Partitioning:
         return "/".join(_encode_one(name, value) for (name, _), value in zip(self.columns, values, strict=False))
 
     def decode(self, key: str) -> Mapping[str, SqlValue]:
-        found = self._decoded.get(key)
-        if found is None:
+        values = self._decoded.get(key)
+        if values is None:
             if len(self._decoded) > 100_000:
                 self._decoded.clear()
             parts = key.split("/") if self.columns else []
-            found = {name: _decode_one(part, kind) for (name, kind), part in zip(self.columns, parts, strict=True)}
-            self._decoded[key] = found
-        return found
+            values = {name: _decode_one(part, kind) for (name, kind), part in zip(self.columns, parts, strict=True)}
+            self._decoded[key] = values
+        return values
 
     def matches(self, predicate: Predicate, key: str) -> bool:
         return truth(predicate, self.decode(key)) is True

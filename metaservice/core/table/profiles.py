@@ -43,12 +43,12 @@ STANDS: Mapping[OpClass, frozenset[OpClass]] = {  # my class -> the earlier clas
 }
 
 FOLLOWS: Mapping[Operation, frozenset[Operation]] = {  # by operations; what has no class stands outside the table
-    mine: frozenset(
+    own: frozenset(
         earlier
         for earlier in Operation
-        if mine not in CLASS_OF or earlier not in CLASS_OF or CLASS_OF[earlier] in STANDS[CLASS_OF[mine]]
+        if own not in CLASS_OF or earlier not in CLASS_OF or CLASS_OF[earlier] in STANDS[CLASS_OF[own]]
     )
-    for mine in Operation
+    for own in Operation
 }
 if STANDS.keys() != set(OpClass):
     raise AssertionError("the outcome table lacks a class")

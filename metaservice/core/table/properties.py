@@ -377,13 +377,13 @@ WRITER_PROPERTIES: Final = frozenset(definition.name for definition in PROPERTIE
 
 
 def check_property(name: str, value: str) -> None:
-    """Refuses an unknown name or a value that doesn't fit."""
+    """Refuse an unknown name or a value that doesn't fit."""
     check_property_name(name)
-    known = BY_NAME.get(name)
-    if known is not None and known.is_of_service:
+    definition = BY_NAME.get(name)
+    if definition is not None and definition.is_of_service:
         raise _not_for_callers(name)
-    if known is not None and not known.accepts(value):
-        raise invalid("PROPERTY_INVALID", property=name, value=value[:128], takes=known.type)
+    if definition is not None and not definition.accepts(value):
+        raise invalid("PROPERTY_INVALID", property=name, value=value[:128], takes=definition.type)
 
 
 def check_property_name(name: str) -> None:
@@ -413,13 +413,13 @@ def check_user_property(name: str) -> None:
 
 def integer_property(properties: Mapping[str, str], name: str) -> int:
     """The value in force; a stored value that doesn't fit counts as not set."""
-    known = BY_NAME[name]
-    value = properties.get(name, known.default)
-    return int(value if known.accepts(value) else known.default)
+    definition = BY_NAME[name]
+    value = properties.get(name, definition.default)
+    return int(value if definition.accepts(value) else definition.default)
 
 
 def text_property(properties: Mapping[str, str], name: str) -> str:
     """The value in force; a stored value that doesn't fit counts as not set."""
-    known = BY_NAME[name]
-    value = properties.get(name, known.default)
-    return value if known.accepts(value) else known.default
+    definition = BY_NAME[name]
+    value = properties.get(name, definition.default)
+    return value if definition.accepts(value) else definition.default

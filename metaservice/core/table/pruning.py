@@ -56,9 +56,9 @@ def exactly(value: SqlValue) -> Bounds:
 
 
 def bounds(low: SqlValue, high: SqlValue, nulls: int | None, rows: int) -> Bounds:
-    """The bounds of a column in a file, from its statistics."""
-    known = low is not None and high is not None
-    if low != low or high != high or (known and low > high):  # type: ignore[operator]  # NaN, nonsense
+    """Return the bounds of a column in a file, from its statistics."""
+    has_bounds = low is not None and high is not None
+    if low != low or high != high or (has_bounds and low > high):  # type: ignore[operator]  # NaN, nonsense
         low = high = None
     has_values = nulls is None or nulls < rows or low is not None or high is not None
     return (low, high, nulls is None or nulls > 0, has_values)
@@ -124,8 +124,8 @@ def compile_judge(predicate: Predicate, columns: Columns) -> Judge:
 def _on_values(slot: int, possible: Callable[[Any, Any, Any], int], value: SqlValue, with_nan: int) -> Judge:
     def judge(row: Row) -> int:
         low, high, nulls, values = row[slot]
-        found = MAY_BE_NULL if nulls else 0
-        return found | possible(low, high, value) | with_nan if values else found
+        verdict = MAY_BE_NULL if nulls else 0
+        return verdict | possible(low, high, value) | with_nan if values else verdict
 
     return judge
 
@@ -180,43 +180,43 @@ _NAN: Final = {
 
 
 def _in_list(slot: int, values: tuple[SqlValue, ...], with_nan: int) -> Judge:
-    known: list[Any] = sorted({value for value in values if value is not None})
+    listed: list[Any] = sorted({value for value in values if value is not None})
     otherwise = MAY_BE_FALSE if len(values) and None not in values else MAY_BE_NULL
     if with_nan:
         with_nan = otherwise
 
     def judge(row: Row) -> int:
         low, high, nulls, has_values = row[slot]
-        found = MAY_BE_NULL if nulls else 0
+        verdict = MAY_BE_NULL if nulls else 0
         if not has_values:
-            return found
-        first = 0 if low is None else bisect_left(known, low)
-        if first < len(known) and (high is None or known[first] <= high):
-            found |= MAY_BE_TRUE
+            return verdict
+        first = 0 if low is None else bisect_left(listed, low)
+        if first < len(listed) and (high is None or listed[first] <= high):
+            verdict |= MAY_BE_TRUE
             if low is not None and low == high:
-                return found | with_nan
-        return found | otherwise | with_nan
+                return verdict | with_nan
+        return verdict | otherwise | with_nan
 
     return judge
 
 
 def _opposite(judge: Judge) -> Judge:
     def opposite(row: Row) -> int:
-        found = judge(row)
-        return found & MAY_BE_NULL | (found & MAY_BE_TRUE) << 1 | (found & MAY_BE_FALSE) >> 1
+        verdict = judge(row)
+        return verdict & MAY_BE_NULL | (verdict & MAY_BE_TRUE) << 1 | (verdict & MAY_BE_FALSE) >> 1
 
     return opposite
 
 
 def _all_of(judges: Sequence[Judge]) -> Judge:
     def judge(row: Row) -> int:
-        may_be_true, not_false, found = MAY_BE_TRUE, True, 0
-        for one in judges:
-            possible = one(row)
-            found |= possible & (MAY_BE_FALSE | MAY_BE_NULL)
+        may_be_true, not_false, verdict = MAY_BE_TRUE, True, 0
+        for part in judges:
+            possible = part(row)
+            verdict |= possible & (MAY_BE_FALSE | MAY_BE_NULL)
             may_be_true &= possible
             not_false = not_false and bool(possible & (MAY_BE_TRUE | MAY_BE_NULL))
-        return may_be_true | found if not_false else MAY_BE_FALSE
+        return may_be_true | verdict if not_false else MAY_BE_FALSE
 
     return judge
 
@@ -243,25 +243,25 @@ class Pruning:
     uses_partition: bool = False
 
     def failed(self, row: Row) -> Test | None:
-        """The first test that no row of the file can pass; a test on keys, if there is one."""
-        found = None
+        """Return the first test that no row of the file can pass, preferably a test on keys."""
+        failed_test = None
         for test in self.tests:
             if not test.judge(row) & MAY_BE_TRUE:
                 if test.of_key:
                     return test
-                found = found or test
-        return found
+                failed_test = failed_test or test
+        return failed_test
 
     def of_keys(self) -> Pruning:
         """Without the tests on columns other than key and partition."""
         return replace(self, tests=tuple(test for test in self.tests if test.of_key))
 
-    def may_share_keys(self, one: Row, other: Row) -> bool:
-        return all(slot is None or _meet(one[slot], other[slot]) for slot in self.key_slots)
+    def may_share_keys(self, row: Row, other: Row) -> bool:
+        return all(slot is None or _meet(row[slot], other[slot]) for slot in self.key_slots)
 
 
-def _meet(one: Bounds, other: Bounds) -> bool:
-    low, high, other_low, other_high = one[0], one[1], other[0], other[1]
+def _meet(own: Bounds, other: Bounds) -> bool:
+    low, high, other_low, other_high = own[0], own[1], other[0], other[1]
     apart = (high is not None and other_low is not None and high < other_low) or (
         low is not None and other_high is not None and other_high < low
     )
@@ -274,21 +274,21 @@ NO_PRUNING: Final = Pruning()
 def new_pruning(
     predicate: Predicate, types: Mapping[str, str], partition_columns: Sequence[str], primary_key: Collection[str]
 ) -> Pruning:
-    """The pruning by conjuncts on data columns; conjuncts on partition columns alone are judged elsewhere."""
+    """Return the pruning by conjuncts on data columns; conjuncts on only partition columns are judged elsewhere."""
     parts = [part for part in conjuncts(predicate) if not columns_of(part) <= set(partition_columns)]
     used = frozenset[str]().union(*(columns_of(part) for part in parts)) if parts else frozenset[str]()
     hides_by_key = bool(primary_key) and any(
         not columns_of(part) <= {*primary_key, *partition_columns} for part in parts
     )
-    wanted = used | frozenset(primary_key) if hides_by_key else used
-    columns = tuple(sorted(wanted - set(partition_columns)))
+    needed = used | frozenset(primary_key) if hides_by_key else used
+    columns = tuple(sorted(needed - set(partition_columns)))
     slots = {column: slot for slot, column in enumerate([*columns, *partition_columns])}
     real = frozenset(column for column in columns if wire_kind(types[column]) == "real")
-    known = Columns(slots, real)
+    column_slots = Columns(slots, real)
     keys = {*primary_key, *partition_columns} if primary_key else set[str]()
-    tests = tuple(Test(part, compile_judge(part, known), columns_of(part) <= keys) for part in parts)
+    tests = tuple(Test(part, compile_judge(part, column_slots), columns_of(part) <= keys) for part in parts)
     key_slots = tuple(None if key in real else slots[key] for key in primary_key) if hides_by_key else ()
-    return Pruning(columns, tests, key_slots, not wanted.isdisjoint(partition_columns))
+    return Pruning(columns, tests, key_slots, not needed.isdisjoint(partition_columns))
 
 
 def choose(pruning: Pruning, files: Iterable[tuple[int, Row]]) -> list[Test | None]:
@@ -322,16 +322,16 @@ def _hides(pruning: Pruning, row: Row, kept: Sequence[Row]) -> bool:
 
 
 def leading_values(predicate: Predicate, partition_columns: Sequence[str], most: int) -> list[tuple[SqlValue, ...]]:
-    """The values that equality allows in the first partition columns, for as many columns as it fixes; () means any."""
-    found: list[tuple[SqlValue, ...]] = [()]
+    """Return the values that equality allows in the first partition columns, as many as it fixes; () means any."""
+    prefixes: list[tuple[SqlValue, ...]] = [()]
     fixed = [fixed_values(part) for part in conjuncts(predicate)]
     for column in partition_columns:
         choices = [values for name, values in filter(None, fixed) if name == column]
         values = min(choices, key=len, default=None)
-        if values is None or len(found) * len(values) > most:
+        if values is None or len(prefixes) * len(values) > most:
             break
-        found = [(*before, value) for before in found for value in values]
-    return found
+        prefixes = [(*before, value) for before in prefixes for value in values]
+    return prefixes
 
 
 def fixed_values(part: Predicate) -> tuple[str, tuple[SqlValue, ...]] | None:

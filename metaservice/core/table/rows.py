@@ -110,15 +110,15 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files that a change adds. `known` is False if there are too many to check one by one."""
+    """The files that a change adds. `is_known` is False if there are too many to check."""
 
     files: tuple[Entry, ...] = ()
     hidden: tuple[Hidden, ...] = ()
     keys: Mapping[Place, Sequence[int]] = field(default_factory=dict)
-    known: bool = True
+    is_known: bool = True
 
 
-UNKNOWN_WRITTEN: Final = Written(known=False)
+UNKNOWN_WRITTEN: Final = Written(is_known=False)
 
 
 def written_by(entries: Iterable[Entry], key_sets: Iterable[KeySet], payloads: Payloads) -> Written:
@@ -142,14 +142,14 @@ def _hidden(entry: Entry, payloads: Payloads) -> Hidden:
 
 
 def _overlap(some: Sequence[Range], others: Sequence[Range]) -> bool:
-    """Whether ranges overlap; both lists ascend without overlaps."""
-    at = there = 0
-    while at < len(some) and there < len(others):
-        (first, last), (other_first, other_last) = some[at], others[there]
+    """Return whether ranges overlap; each list ascends without overlaps."""
+    at = other_at = 0
+    while at < len(some) and other_at < len(others):
+        (first, last), (other_first, other_last) = some[at], others[other_at]
         if first <= other_last and other_first <= last:
             return True
         if last < other_last:
             at += 1
         else:
-            there += 1
+            other_at += 1
     return False

@@ -38,7 +38,7 @@ class ScheduleEntry:
     work: str
 
     def next_us(self, after_us: int) -> int | None:
-        """The first time after a time; None if there is none."""
+        """Return the schedule's first time after a time; None if there is none."""
         start = _at(after_us) + timedelta(minutes=1)
         start = start.replace(second=0, microsecond=0)
         day = start.replace(hour=0, minute=0)
@@ -46,9 +46,9 @@ class ScheduleEntry:
             if self._is_on(day):
                 for hour in self.hours:
                     for minute in self.minutes:
-                        found = day.replace(hour=hour, minute=minute)
-                        if found >= start:
-                            return (found - _EPOCH) // timedelta(microseconds=1)
+                        time = day.replace(hour=hour, minute=minute)
+                        if time >= start:
+                            return (time - _EPOCH) // timedelta(microseconds=1)
             day += timedelta(days=1)
         return None
 
@@ -141,7 +141,7 @@ def _entry(words: list[str]) -> ScheduleEntry:
 
 
 def _numbers(word: str, low: int, high: int) -> frozenset[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in word.split(","):
         match = _STEP.match(part)
         if match is None:
@@ -151,8 +151,8 @@ def _numbers(word: str, low: int, high: int) -> frozenset[int]:
         end = high if first is None or (step and not last) else int(last or first)
         if not low <= start <= end <= high or step == "0" or (step and not int(step)):
             raise ValueError(f"`{part}` lies outside {low} to {high}")
-        found.update(range(start, end + 1, int(step or 1)))
-    return frozenset(found)
+        numbers.update(range(start, end + 1, int(step or 1)))
+    return frozenset(numbers)
 
 
 def _window(text: str) -> Window:

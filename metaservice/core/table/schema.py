@@ -108,8 +108,8 @@ def evolve(schema: Schema, changes: Iterable[SchemaChange]) -> Schema:
     return draft.finish()
 
 
-def replace_schema(before: Schema, wanted: Schema) -> Schema:
-    """The wanted columns, in a table that is emptied: a column that keeps its name and type keeps its id.
+def replace_schema(before: Schema, definition: Schema) -> Schema:
+    """Return a new definition's columns for an emptied table: a column that keeps its name and type keeps its id.
 
     Partition and key columns stay as they are, because old commits depend on them.
     """
@@ -118,12 +118,12 @@ def replace_schema(before: Schema, wanted: Schema) -> Schema:
         before.primary_key,
         _types(before, before.partition_columns + before.primary_key),
     )
-    asked = (
-        wanted.partition_columns,
-        wanted.primary_key,
-        _types(wanted, wanted.partition_columns + wanted.primary_key),
+    new_layout = (
+        definition.partition_columns,
+        definition.primary_key,
+        _types(definition, definition.partition_columns + definition.primary_key),
     )
-    if layout != asked:
+    if layout != new_layout:
         raise MetaError(
             ErrorKind.BLOCKED,
             "REPLACE_CHANGES_LAYOUT",
@@ -131,11 +131,11 @@ def replace_schema(before: Schema, wanted: Schema) -> Schema:
             partition_columns=",".join(before.partition_columns),
             primary_key=",".join(before.primary_key),
         )
-    known = {(column.name, column.type): column for column in before.columns}
-    draft = _Draft.of(replace(wanted, last_id=before.last_id))
+    existing = {(column.name, column.type): column for column in before.columns}
+    draft = _Draft.of(replace(definition, last_id=before.last_id))
     fields = []
-    for column in wanted.columns:
-        old = known.get((column.name, column.type))
+    for column in definition.columns:
+        old = existing.get((column.name, column.type))
         bare = _field_of(
             column._replace(column_id=0, nested=())
             if old is None
@@ -163,23 +163,23 @@ class _Draft:
         schema = self.schema
         columns = tuple(
             Column(
-                one.name,
-                type_text(one.kind),
-                one.nullable,
-                one.comment,
-                one.field_id,
-                tuple(nested_ids(one.kind)),
-                one.default_sql,
+                field.name,
+                type_text(field.kind),
+                field.nullable,
+                field.comment,
+                field.field_id,
+                tuple(nested_ids(field.kind)),
+                field.default_sql,
             )
-            for one in self.root.fields
+            for field in self.root.fields
         )
         names = [
             tuple(self.renamed.get(name, name) for name in part)
             for part in (schema.partition_columns, schema.primary_key)
         ]
-        found = Schema(columns, names[0], names[1], self.last_id)
-        check_schema(found, self.root)
-        return found
+        finished = Schema(columns, names[0], names[1], self.last_id)
+        check_schema(finished, self.root)
+        return finished
 
     def apply(self, change: SchemaChange) -> None:
         parts = self._as_written(split_path(change.path))
@@ -214,18 +214,18 @@ class _Draft:
                 self._edit(parts, lambda struct, name: _changed(struct, name, default_sql=change.default_sql))
 
     def _as_written(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """The column by its stored name, whatever the case of the given one. Fields are found at look-up."""
-        known = {folded(one.name): one.name for one in self.root.fields}
-        return known.get(folded(parts[0]), parts[0]), *parts[1:]
+        """Replace the column's name by its stored spelling. Names of fields are matched at look-up."""
+        written = {folded(field.name): field.name for field in self.root.fields}
+        return written.get(folded(parts[0]), parts[0]), *parts[1:]
 
     def _widen(self, parts: Sequence[str], change: Widen, *, partitioned: bool) -> None:
         wider = parse_type(change.type)
         root = _replaced(self.root, parts, change.path, lambda kind: _widened(kind, wider, change.path, partitioned))
         self.root = _as_struct(root, change.path)
 
-    def numbered(self, one: Field) -> Field:
-        number = one.field_id or self._next_id()
-        return replace(one, field_id=number, kind=with_new_ids(one.kind, self._next_id))
+    def numbered(self, field: Field) -> Field:
+        number = field.field_id or self._next_id()
+        return replace(field, field_id=number, kind=with_new_ids(field.kind, self._next_id))
 
     def _now(self, names: Sequence[str]) -> set[str]:
         return {self.renamed.get(name, name) for name in names}
@@ -242,7 +242,7 @@ class _Draft:
     def _added(self, struct: Struct, name: str, change: Add) -> Struct:
         if not change.nullable:
             raise invalid("COLUMN_NOT_NULLABLE", column=change.path[:128])
-        if any(folded(one.name) == folded(name) for one in struct.fields):
+        if any(folded(field.name) == folded(name) for field in struct.fields):
             raise MetaError(ErrorKind.ALREADY_EXISTS, "COLUMN_EXISTS", column=change.path[:128])
         fresh = self.numbered(Field(name, parse_type(change.type), True, 0, change.comment))
         grown = Struct((*struct.fields, fresh))
@@ -341,14 +341,14 @@ def _replaced(kind: Type, parts: Sequence[str], path: str, change: Callable[[Typ
 
 
 def _find(struct: Struct, name: str, path: str) -> int:
-    for at, one in enumerate(struct.fields):
-        if folded(one.name) == folded(name):
+    for at, child in enumerate(struct.fields):
+        if folded(child.name) == folded(name):
             return at
     raise _unknown(name, struct, path)
 
 
-def _put(struct: Struct, at: int, one: Field) -> Struct:
-    return Struct((*struct.fields[:at], one, *struct.fields[at + 1 :]))
+def _put(struct: Struct, at: int, field: Field) -> Struct:
+    return Struct((*struct.fields[:at], field, *struct.fields[at + 1 :]))
 
 
 def _as_struct(kind: Type, path: str) -> Struct:
@@ -374,29 +374,29 @@ def _changed(
     default_sql: str | None = None,
 ) -> Struct:
     at = _find(struct, name, name)
-    one = struct.fields[at]
+    field = struct.fields[at]
     if name_now is not None:
-        others = {folded(other.name) for other in struct.fields if other is not one}
-        if folded(name_now) in others or name_now == one.name:
+        others = {folded(other.name) for other in struct.fields if other is not field}
+        if folded(name_now) in others or name_now == field.name:
             raise MetaError(ErrorKind.ALREADY_EXISTS, "COLUMN_EXISTS", column=name_now)
-        one = replace(one, name=name_now)
+        field = replace(field, name=name_now)
     if nullable is not None:
-        one = replace(one, nullable=nullable)
+        field = replace(field, nullable=nullable)
     if comment is not None:
-        one = replace(one, comment=comment)
+        field = replace(field, comment=comment)
     if default_sql is not None:
-        one = replace(one, default_sql=default_sql)
-    return _put(struct, at, one)
+        field = replace(field, default_sql=default_sql)
+    return _put(struct, at, field)
 
 
 def _moved(struct: Struct, name: str, place: ColumnPlace) -> Struct:
-    one = struct.fields[_find(struct, name, name)]
-    others = Struct(tuple(other for other in struct.fields if other is not one))
+    field = struct.fields[_find(struct, name, name)]
+    others = Struct(tuple(other for other in struct.fields if other is not field))
     after = split_path(place.after)[-1] if place.after else ""
     if folded(after) == folded(name):
         raise invalid("PLACE_INVALID", "a column can't be moved behind itself", column=name)
     at = _find(others, after, place.after) + 1 if after else 0
-    return Struct((*others.fields[:at], one, *others.fields[at:]))
+    return Struct((*others.fields[:at], field, *others.fields[at:]))
 
 
 def _widened(before: Type, after: Type, path: str, partitioned: bool) -> Type:
@@ -417,5 +417,5 @@ def _fixed(path: str, message: str) -> MetaError:
 
 
 def _unknown(name: str, struct: Struct, path: str = "") -> MetaError:
-    known = [one.name for one in struct.fields]
-    return invalid("COLUMN_UNKNOWN", column=(path or name)[:128], **did_you_mean(name, known))
+    names = [field.name for field in struct.fields]
+    return invalid("COLUMN_UNKNOWN", column=(path or name)[:128], **did_you_mean(name, names))

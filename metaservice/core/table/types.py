@@ -115,19 +115,19 @@ def check_name(name: str) -> None:
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """The names in `address.zip` or "`a.b`.c". Raises if the text is not a path."""
+    """Return the names in `address.zip` or "`a.b`.c". Raises if the text is not a path."""
     names: list[str] = []
     at, ends = 0, False
     while not ends:
-        found = _STEP.match(path, at)
-        if found is None:
+        match = _STEP.match(path, at)
+        if match is None:
             raise invalid(
                 "NAME_INVALID",
                 "not a path: join names with dots, and quote unusual ones with backticks",
                 name=path[:128],
             )
-        names.append(found[2] if found[1] is None else found[1].replace("``", "`"))
-        at, ends = found.end(), not found[3]
+        names.append(match[2] if match[1] is None else match[1].replace("``", "`"))
+        at, ends = match.end(), not match[3]
     return tuple(names)
 
 
@@ -144,10 +144,10 @@ def _folded_letter(letter: str) -> str:
     return lower if len(lower) == 1 else letter
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:
-    """The fact `did_you_mean`, if a known name is close."""
-    found = get_close_matches(name[:128], sorted(known), n=1, cutoff=0.6)
-    return {"did_you_mean": found[0]} if found else {}
+def did_you_mean(name: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the fact `did_you_mean`, if one of the names is close."""
+    matches = get_close_matches(name[:128], sorted(names), n=1, cutoff=0.6)
+    return {"did_you_mean": matches[0]} if matches else {}
 
 
 def _children(kind: Type) -> list[tuple[str, Type, int]]:

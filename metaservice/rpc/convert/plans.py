@@ -29,7 +29,7 @@ from metaservice.service.read.key_files import KeyFiles
 from metaservice.service.read.planning import Planning
 from metaservice.service.read.reads import Reads
 from metaservice.service.read.scan import Scan
-from metaservice.service.read.scan_request import Explanation, Wanted
+from metaservice.service.read.scan_request import Explanation, ScanRequest
 from protos.laketx.v1 import common_pb2, read_pb2
 
 CONTENT: Final = b"\x8a\x01"  # the tag of DataFile.content
@@ -89,7 +89,7 @@ def scan_request(
     *,
     explain: bool = False,
     key_files: KeyFiles | None = None,
-) -> Wanted:
+) -> ScanRequest:
     names = meta.partitioning.names
     predicate = wire.predicate(request.predicate, meta) if request.HasField("predicate") else TRUE
     if len(request.partitions) > limits.PLAN_PARTITIONS_MAX:
@@ -100,7 +100,7 @@ def scan_request(
     if meta.is_partial:
         pruning = pruning.of_keys()
     reader = BoundsReader(column_types(meta, pruning.columns)) if pruning.columns else None
-    return Wanted(version, partition_part(predicate, names), named, pruning, reader, explain, key_files)
+    return ScanRequest(version, partition_part(predicate, names), named, pruning, reader, explain, key_files)
 
 
 def key_files_of(request: read_pb2.PlanScanRequest, meta: TableMeta) -> KeyFiles | None:

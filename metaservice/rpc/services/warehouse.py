@@ -7,7 +7,7 @@ from metaservice.core.errors import invalid
 from metaservice.rpc.convert import wire
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.services.calls import Servicer
-from metaservice.service.operate.warehouse import Known
+from metaservice.service.operate.warehouse import WarehouseFacts
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 
@@ -26,7 +26,7 @@ class WarehouseMethods(Servicer):
         return pb.SetWarehouseResponse(warehouse=_answer(stored))
 
 
-def _answer(stored: Known) -> pb.Warehouse:
+def _answer(stored: WarehouseFacts) -> pb.Warehouse:
     return pb.Warehouse(
         service_id=stored.service_id,
         history_epoch=stored.epoch,

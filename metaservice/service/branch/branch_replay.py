@@ -176,7 +176,7 @@ class BranchReplay:
                 replayed.append(Replayed(parent, parent.meta.name, refusal=refusal))
         replayed.sort(key=lambda part: part.name)
         names.check(freed)
-        fails = any(part.fails for part in replayed) or any(one.refusal is not None for one in names.to_come)
+        fails = any(part.fails for part in replayed) or any(named.refusal is not None for named in names.to_come)
         return Merged(not fails, replayed, time_us, marks, names)
 
     def _replay(self, table: TableState, txn: Txn) -> Replay:

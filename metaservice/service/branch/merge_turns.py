@@ -112,11 +112,11 @@ class MergeTurns:
 
 
 def line_of(state: State, table: TableState) -> Line:
-    """A fork, its parent, and what that is a fork of, as they are now; None in place of one that was dropped."""
+    """Return a fork, its parent, the parent's parent and so on, as they are now; None in place of a dropped table."""
     line, raw_id = list[tuple[str, TableState | None, int]](), table.raw_id
     while raw_id:
         table_id = keys.uuid_text(raw_id)
-        found = state.tables.get(table_id)
-        line.append((table_id, found, -1 if found is None else found.head))
-        raw_id = found.fork.base if found is not None and found.fork is not None else b""
+        member = state.tables.get(table_id)
+        line.append((table_id, member, -1 if member is None else member.head))
+        raw_id = member.fork.base if member is not None and member.fork is not None else b""
     return tuple(line)

@@ -31,15 +31,15 @@ class Admission:
         self._room_checked_ms = -1
         self._room = True
 
-    def known(self, txn_id: str, digest: bytes) -> Txn | None:
-        """The transaction that the call repeats. Refuses an id that is too old, or that came with other content."""
+    def repeated(self, txn_id: str, digest: bytes) -> Txn | None:
+        """Returns the transaction that a call repeats. Refuses an id that is too old or was used for other content."""
         state = self._decider.state
-        found = state.find_txn(txn_id)
-        if found is None:
+        txn = state.find_txn(txn_id)
+        if txn is None:
             check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms, state.forgotten_ms)
-        elif found.begin_digest != digest:
+        elif txn.begin_digest != digest:
             raise invalid("TRANSACTION_ID_REUSED", txn_id=txn_id)
-        return found
+        return txn
 
     def check_room(self) -> None:
         """Refuses new work before the disk is too full to store decisions."""
@@ -51,19 +51,19 @@ class Admission:
             raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full: make room")
 
 
-def check_features(table: TableState, operation: Operation, known: frozenset[str]) -> None:
+def check_features(table: TableState, operation: Operation, client_features: frozenset[str]) -> None:
     """Refuses a client that doesn't know a feature of the table, or would write NULL in place of defaults."""
     meta = table.meta
-    lacking = {name for name in meta.features - known if not name.startswith("test_")}
-    if meta.has_defaults and operation in ADDS_ROWS and COLUMN_DEFAULTS not in known:
+    lacking = {name for name in meta.features - client_features if not name.startswith("test_")}
+    if meta.has_defaults and operation in ADDS_ROWS and COLUMN_DEFAULTS not in client_features:
         lacking.add(COLUMN_DEFAULTS)
-    if table.fork is not None and operation is not Operation.ALTER and FORKS not in known:
+    if table.fork is not None and operation is not Operation.ALTER and FORKS not in client_features:
         lacking.add(FORKS)
     if lacking:
         raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks=", ".join(sorted(lacking)))
-    if meta.key_spans_partitions and operation in WRITES_KEYS and KEY_LOOKUPS not in known:
+    if meta.key_spans_partitions and operation in WRITES_KEYS and KEY_LOOKUPS not in client_features:
         raise keys_not_looked_up(table)
-    if meta.is_partial and operation in NEEDS_IMAGES and PARTIAL_IMAGES not in known:
+    if meta.is_partial and operation in NEEDS_IMAGES and PARTIAL_IMAGES not in client_features:
         raise MetaError(ErrorKind.BLOCKED, "PARTIAL_IMAGES", table=meta.name)
 
 

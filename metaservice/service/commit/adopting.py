@@ -45,9 +45,9 @@ def _take_over(state: State, txn: Txn, old: Txn, limits: Mapping[str, Quota]) ->
     check_staged(state, txn, [entry for table in old.tables.values() for entry in table.staged.values()], limits)
     state.txns.put(txn)
     for table_id, theirs in old.tables.items():
-        mine = txn.tables[table_id]
-        mine.adopted = len(theirs.staged)
-        state.txns.stage(txn, mine, list(theirs.staged.values()))
+        adopter = txn.tables[table_id]
+        adopter.adopted = len(theirs.staged)
+        state.txns.stage(txn, adopter, list(theirs.staged.values()))
     old.adopted_by = txn.txn_id
     state.txns.put(old)
 

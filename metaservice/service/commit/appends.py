@@ -112,10 +112,10 @@ class Appends:
         return decision
 
     def _begin_append(self, request: Append) -> tuple[Txn, Change | None]:
-        """The transaction, with its change unless it has ended already."""
-        known = self._admission.known(request.txn_id, request.digest)
-        if known is not None:
-            return known, None
+        """Returns the transaction, with its change unless it has already ended."""
+        repeated = self._admission.repeated(request.txn_id, request.digest)
+        if repeated is not None:
+            return repeated, None
         self._admission.check_room()
         state, table_id = self._decider.state, request.table_id
         table = state.get_table(table_id)

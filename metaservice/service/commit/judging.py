@@ -15,7 +15,7 @@ from metaservice.core.commit import transaction_facts
 from metaservice.core.commit.change_checks import check
 from metaservice.core.commit.file_tests import file_tests_of
 from metaservice.core.commit.judge import Judging
-from metaservice.core.commit.judged_change import Mine
+from metaservice.core.commit.judged_change import JudgedChange
 from metaservice.core.commit.matching import PartitionReads, Paused, Work, condition_of, too_costly
 from metaservice.core.commit.rebase import lineage_lost
 from metaservice.core.commit.transaction import Look, Txn, TxnTable
@@ -44,7 +44,7 @@ def judge_commit(state: State, table: TableState, change: Change, progress: Comm
         return None
     judging = progress.judged[change.table_id]
     if judging is None:
-        judging = progress.judged[change.table_id] = Judging(Mine(change, table.meta, state.snapshots(table)))
+        judging = progress.judged[change.table_id] = Judging(JudgedChange(change, table.meta, state.snapshots(table)))
     conflict = _meet(state, table, judging, limits.JUDGE_TURN)
     if conflict is None and (judging.met < table.head or judging.puts_off):
         raise ContinueNextGroup
@@ -115,14 +115,14 @@ def check_cost(table: TableState, reads: Sequence[Read], read_version: int) -> N
     cost = PartitionReads(reads, table.meta.partitioning, Work()).cost
     newest = range(max(read_version, table.head - _WINNERS_LOOKED_AT) + 1, table.head + 1)
     met = (table.footprints.get(version) for version in newest)
-    partitions = max((len(one.partitions) for one in met if one is not None), default=1)
+    partitions = max((len(footprint.partitions) for footprint in met if footprint is not None), default=1)
     if cost * max(1, partitions) > limits.JUDGE_COMPARISONS_MAX:
         raise too_costly(cost * max(1, partitions))
 
 
 def _meet(state: State, table: TableState, judging: Judging, most: int) -> Conflict | None:
     """Judges as many winners as a turn allows; all commits of a group share its turn."""
-    work = judging.mine.work
+    work = judging.judged.work
     turn = max(min(most, state.judging_left), limits.JUDGE_TURN_MIN)
     work.begin_turn(turn)
 
@@ -155,43 +155,45 @@ def _meet(state: State, table: TableState, judging: Judging, most: int) -> Confl
 
 def look(state: State, txn: Txn) -> Conflict | None:
     """A conflict that the declared and registered changes already have; None if none is known yet."""
-    tables = [(state.get_table(mine.table_id), mine) for mine in txn.tables.values()]
-    if all(mine.look == Look(table.head, _files(mine)) for table, mine in tables):
+    tables = [(state.get_table(txn_table.table_id), txn_table) for txn_table in txn.tables.values()]
+    if all(txn_table.look == Look(table.head, _files(txn_table)) for table, txn_table in tables):
         return None
-    changes = [_so_far(mine) for _, mine in tables]
+    changes = [_so_far(txn_table) for _, txn_table in tables]
     transaction_facts.tell(changes)
-    for (table, mine), change in zip(tables, changes, strict=True):
-        if mine.operation is Operation.ALTER:
+    for (table, txn_table), change in zip(tables, changes, strict=True):
+        if txn_table.operation is Operation.ALTER:
             continue  # only its commit says whether it is one that conflicts
-        conflict = _look_on(state, table, mine, change)
+        conflict = _look_on(state, table, txn_table, change)
         if conflict is not None:
             return conflict
     return None
 
 
-def _files(mine: TxnTable) -> int:
-    return min(len(mine.staged), limits.LOOK_FILES_MAX)
+def _files(txn_table: TxnTable) -> int:
+    return min(len(txn_table.staged), limits.LOOK_FILES_MAX)
 
 
-def _so_far(mine: TxnTable) -> Change:
-    adds = list(islice(mine.staged.values(), limits.LOOK_FILES_MAX))
-    return Change(mine.table_id, mine.operation, mine.read_version, mine.reads, adds=adds, changes_data=False)
+def _so_far(txn_table: TxnTable) -> Change:
+    adds = list(islice(txn_table.staged.values(), limits.LOOK_FILES_MAX))
+    return Change(
+        txn_table.table_id, txn_table.operation, txn_table.read_version, txn_table.reads, adds=adds, changes_data=False
+    )
 
 
-def _look_on(state: State, table: TableState, mine: TxnTable, change: Change) -> Conflict | None:
+def _look_on(state: State, table: TableState, txn_table: TxnTable, change: Change) -> Conflict | None:
     """Continues where the last check ended; a winner that takes too long for a check is left to the commit."""
-    begun = Look(mine.read_version, _files(mine))
-    before = mine.look if mine.look is not None and mine.look.files == begun.files else begun
-    judging = Judging(Mine(change, table.meta, state.snapshots(table), Work(most=float("inf"))))
+    begun = Look(txn_table.read_version, _files(txn_table))
+    before = txn_table.look if txn_table.look is not None and txn_table.look.files == begun.files else begun
+    judging = Judging(JudgedChange(change, table.meta, state.snapshots(table), Work(most=float("inf"))))
     judging.met = judging.settled = before.met
     conflict = _meet(state, table, judging, limits.JUDGE_LOOK)
     left_out = min(before.met + 1, table.head)
-    mine.look = Look(max(judging.settled, left_out), before.files) if conflict is None else before
+    txn_table.look = Look(max(judging.settled, left_out), before.files) if conflict is None else before
     return conflict
 
 
 def look_at_compaction(state: State, judging: Judging) -> Conflict | None:
     """A conflict that a task already has; None if none is known yet."""
-    change = judging.mine.change
+    change = judging.judged.change
     table = state.get_table(change.table_id)
     return _meet(state, table, judging, limits.JUDGE_LOOK) or lineage_lost(change, table.meta, judging.near)

@@ -47,9 +47,9 @@ def give_row_ids(state: State, table: TableState, entries: Sequence[Entry]) -> N
     if table.meta.keyed:
         return
     source = _source_of_ids(state, table) if table.raw_id in state.forks else table
-    wanted = rows_of(entries)
-    if source.next_row_id + wanted > limits.ROW_ID_MAX:
-        raise MetaError(ErrorKind.BLOCKED, "ROW_IDS_EXHAUSTED", next=source.next_row_id, wanted=wanted)
+    rows = rows_of(entries)
+    if source.next_row_id + rows > limits.ROW_ID_MAX:
+        raise MetaError(ErrorKind.BLOCKED, "ROW_IDS_EXHAUSTED", next=source.next_row_id, wanted=rows)
     given = False
     for entry in entries:
         if entry.is_delete_set:

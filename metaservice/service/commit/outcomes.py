@@ -44,9 +44,9 @@ class Outcomes:
         txn.lost = Written(len(written), rows_of(written), sum(entry.size_bytes for entry in written))
         if txn.adoptable:
             for change in changes:
-                mine = txn.tables[change.table_id]
+                txn_table = txn.tables[change.table_id]
                 self._decider.state.txns.stage(
-                    txn, mine, [entry for entry in change.adds if entry.path not in mine.staged]
+                    txn, txn_table, [entry for entry in change.adds if entry.path not in txn_table.staged]
                 )
         self._decider.state.txns.put(txn)
 

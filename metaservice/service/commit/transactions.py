@@ -68,7 +68,7 @@ class Transactions:
         self._outcomes = Outcomes(decider, clocks)
         self.lease_ms = lease_ms
         admission = Admission(decider, clocks, keep_ms, reserve_bytes)
-        self._known, self.check_room = admission.known, admission.check_room
+        self._repeated, self.check_room = admission.repeated, admission.check_room
         self.appends = Appends(decider, clocks, self._outcomes, admission, inlined_bytes_max)
         self._inlined_bytes_max = inlined_bytes_max
 
@@ -79,9 +79,9 @@ class Transactions:
     # -- begin ---------------------------------------------------------------------------------------------------
 
     def begin(self, request: Begin) -> Txn:
-        known = self._known(request.txn_id, request.digest)
-        if known is not None:
-            return known
+        repeated = self._repeated(request.txn_id, request.digest)
+        if repeated is not None:
+            return repeated
         self.check_room()
         state = self._state
         state.usage.check(self._quotas, quotas.TRANSACTIONS, request.principal.name)
@@ -148,15 +148,15 @@ class Transactions:
         txn = state.get_txn(txn_id)
         check_open(txn)
         self.check_room()
-        mine = txn.tables.get(table_id)
-        if mine is None:
+        txn_table = txn.tables.get(table_id)
+        if txn_table is None:
             raise invalid("TABLE_NOT_IN_TRANSACTION", txn_id=txn_id, table_id=table_id)
         fresh = []
         for entry in entries:
-            known = mine.staged.get(entry.path)
-            if known is None:
+            staged = txn_table.staged.get(entry.path)
+            if staged is None:
                 fresh.append(entry)
-            elif known.payload != entry.payload:
+            elif staged.payload != entry.payload:
                 raise invalid("PATH_REUSED", path=entry.path)
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
             raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
@@ -164,7 +164,7 @@ class Transactions:
         size = check_staged(state, txn, fresh, self._quotas)
         refuse_live(self._state, txn_id, table_id, fresh)
         give_row_ids(state, state.get_table(table_id), fresh)
-        state.txns.stage(txn, mine, fresh, size)
+        state.txns.stage(txn, txn_table, fresh, size)
         return txn.files, sum([table.staged_rows for table in txn.tables.values()])
 
     # -- commit --------------------------------------------------------------------------------------------------
@@ -222,19 +222,19 @@ class Transactions:
         if {c.table_id for c in request.changes} != txn.tables.keys() or len(request.changes) != len(txn.tables):
             raise invalid("CHANGES_MISMATCH", "send one change for each table of the transaction", txn_id=txn.txn_id)
         for change, own, (files, rows) in zip(request.changes, progress.own, request.counts, strict=True):
-            mine = txn.tables[change.table_id]
-            staged = list(mine.staged.values())
+            txn_table = txn.tables[change.table_id]
+            staged = list(txn_table.staged.values())
             if files is not None and files != len(staged):
                 raise invalid("REGISTRATION_INCOMPLETE", expected=files, registered=len(staged))
-            if rows is not None and rows != mine.staged_rows:
+            if rows is not None and rows != txn_table.staged_rows:
                 raise invalid("REGISTRATION_INCOMPLETE", expected=rows)
             for entry in own:
-                if entry.path in mine.staged:
+                if entry.path in txn_table.staged:
                     raise invalid("PATH_TWICE", path=entry.path)
             if own:
                 refuse_live(self._state, txn.txn_id, change.table_id, own)
                 refuse_inlined(self._state, change.table_id, own, self._inlined_bytes_max)
-            change.operation, change.read_version = mine.operation, mine.read_version
+            change.operation, change.read_version = txn_table.operation, txn_table.read_version
             change.adds = staged + own
             scope = change.scope
             if scope is not None and scope.written:

@@ -48,20 +48,20 @@ class Compactions:
         *,
         at_once: bool = False,
     ) -> Proposal:
-        """The tasks of an operator's operation, or those of the policy; without partitions all of them.
+        """Returns the tasks of an operator's operation, or those of the policy; without partitions all of them.
 
-        With `at_once` for a caller that commits them all as one transaction.
+        `at_once` is for a caller that commits them all in one transaction.
         """
         policy, version = policy_of(table.meta), table.head
         busy = self._busy(table, policy)
         if operation is None:
-            found = self._layouts.all_tasks(table, self._clocks.now_us(), busy)
-            tasks = [one for one in found if not partitions or one.groups[0].partition in partitions]
+            planned = self._layouts.all_tasks(table, self._clocks.now_us(), busy)
+            tasks = [task for task in planned if not partitions or task.groups[0].partition in partitions]
             return Proposal(version, tasks, policy.options, policy.priority, self._held_back(policy))
         wanting = policy.wanting(operation, options)
         if at_once:
             wanting, busy = wanting.unbounded(), frozenset()
-        tasks = self._layouts.wanted(table, wanting, partitions, busy)
+        tasks = self._layouts.plan_all(table, wanting, partitions, busy)
         return Proposal(version, tasks, wanting.options, limits.TASK_PRIORITY_REQUESTED, "")
 
     def propose_detaching(self, table: TableView, partitions: Collection[str], options: Options | None) -> Proposal:
@@ -81,16 +81,16 @@ class Compactions:
         A repeated request gets the tasks of the first, even if its table has changed since: then nobody asks for its
         wish, which is read by the table's present schema.
         """
-        known = self._decider.call(lambda: self._queue.of_request(request_id, digest))
-        if known:
-            return known, 0
+        repeated = self._decider.call(lambda: self._queue.of_request(request_id, digest))
+        if repeated:
+            return repeated, 0
         table, wish = wish_of()
         if wish.groups and wish.partitions:
             raise invalid("PLAN_AMBIGUOUS", "give either partitions or an explicit plan")
         policy = policy_of(table.meta)
         wanting = policy.wanting(wish.operation, wish.options)
         busy = self._busy(table, policy)
-        plans = [] if wish.groups else self._layouts.wanted(table, wanting, wish.partitions, busy)
+        plans = [] if wish.groups else self._layouts.plan_all(table, wanting, wish.partitions, busy)
         return self._decider.call(lambda: self._queue.request(wish, plans))
 
     def _busy(self, table: TableView, policy: Policy) -> Busy:

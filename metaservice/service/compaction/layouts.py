@@ -87,11 +87,11 @@ class Waits:
                 if self.queued.get(partition) != reached:
                     continue  # it came to wait for an earlier one
                 del self.queued[partition]
-                wanted = self.versions.pop(partition, NEVER)
-                if wanted <= version:
+                due = self.versions.pop(partition, NEVER)
+                if due <= version:
                     yield partition
-                elif wanted < NEVER:
-                    self.put(partition, wanted)
+                elif due < NEVER:
+                    self.put(partition, due)
 
 
 @dataclass(slots=True)
@@ -154,15 +154,19 @@ class Layout:
             heapq.heappush(self.ranking, (-task.gain.score, partition, self.serials[partition], place))
 
     def aged(self) -> set[str]:
-        """Partitions in which an entry has reached its age."""
-        return {one for waiting, version in zip(self.waits, self.ages, strict=True) for one in waiting.take(version)}
+        """Returns the partitions in which an entry has reached its age."""
+        return {
+            partition
+            for waiting, version in zip(self.waits, self.ages, strict=True)
+            for partition in waiting.take(version)
+        }
 
     def best(self, count: int, busy: Busy, look: Callable[[str], None]) -> list[TaskPlan]:
-        """The best plans that no task works on; with guesses, the best of those that could be examined."""
-        found: list[TaskPlan] = []
+        """Returns the best plans that no task works on; with guesses, the best of those that could be examined."""
+        plans: list[TaskPlan] = []
         seen: list[tuple[float, str, int, int]] = []
         looks = LOOKS_MAX
-        while len(found) < count:
+        while len(plans) < count:
             while looks and self.guessed and not (self.ranking and self.ranking[0][0] < self.guessed[0][0]):
                 _, partition = heapq.heappop(self.guessed)
                 if partition in self.guesses:
@@ -177,25 +181,25 @@ class Layout:
             seen.append(rank)
             task = free(self.tasks[partition][place], self.policy, busy)
             if task is not None:
-                found.append(task)
+                plans.append(task)
         for rank in seen:
             heapq.heappush(self.ranking, rank)
-        return found
+        return plans
 
     def all_tasks(self, busy: Busy) -> list[TaskPlan]:
-        """All known due tasks that no task works on."""
-        found = (free(task, self.policy, busy) for tasks in self.tasks.values() for task in tasks)
-        return sorted((task for task in found if task is not None), key=by_gain)
+        """Returns all planned due tasks that no task works on."""
+        free_tasks = (free(task, self.policy, busy) for tasks in self.tasks.values() for task in tasks)
+        return sorted((task for task in free_tasks if task is not None), key=by_gain)
 
 
 def _quiet(layout: Layout, held: list[Counts]) -> list[Wait] | None:
-    """What a partition without due work waits for; None if counts can't tell."""
+    """Return what a partition without due work waits for; None if counts don't decide it."""
     waits: list[Wait] = []
     for counts in held:
-        found = quiet_waits(layout.policy, layout.ages, counts)
-        if found is None:
+        resting = quiet_waits(layout.policy, layout.ages, counts)
+        if resting is None:
             return None
-        waits += found
+        waits += resting
     return waits
 
 
@@ -216,18 +220,18 @@ class Layouts:
         for table_id in table_ids:
             self._layouts.pop(table_id, None)
 
-    def known(self) -> list[str]:
+    def table_ids(self) -> list[str]:
         return list(self._layouts)
 
     def find(self, table_id: str) -> Layout | None:
         return self._layouts.get(table_id)
 
     def best(self, table: TableView, now_us: int, count: int, busy: Busy) -> tuple[list[TaskPlan], bool]:
-        """The best plans that no task works on, and whether there may be more."""
+        """Returns the best plans that no task works on, and whether there may be more."""
         layout = self._refresh(table, now_us)
         with layout.lock:
-            found = layout.best(count, busy, self._looking(layout, table))
-            return found, bool(count) and (len(found) == count or bool(layout.guesses))
+            plans = layout.best(count, busy, self._looking(layout, table))
+            return plans, bool(count) and (len(plans) == count or bool(layout.guesses))
 
     def all_tasks(self, table: TableView, now_us: int, busy: Busy) -> list[TaskPlan]:
         layout = self._refresh(table, now_us)
@@ -277,10 +281,10 @@ class Layouts:
         return layout
 
     def _dirty(self, layout: Layout, table: TableView, cursor: StoreCursor, version: int) -> Dirty | None:
-        """Partitions that commits have changed since; None if the table must be examined as a whole."""
+        """Returns the partitions that commits have changed since; None if the table must be examined as a whole."""
         if layout.version < 0 or not 0 <= version - layout.version <= limits.LAYOUT_COMMITS_MAX:
             return None
-        found: Dirty = {}
+        dirty: Dirty = {}
         for each in range(layout.version + 1, version + 1):
             try:
                 remembered = self._decider.state.find_footprint(table.meta.table_id, each)
@@ -289,20 +293,20 @@ class Layouts:
                 return None
             if not layout.policy.keyed:
                 for partition in footprint.partitions:
-                    found.setdefault(partition, set()).add(0)
+                    dirty.setdefault(partition, set()).add(0)
                 continue
             for _, partition, bucket in footprint.added:
-                found.setdefault(partition, set()).add(bucket)
+                dirty.setdefault(partition, set()).add(bucket)
             for gone in footprint.removed:
-                found.setdefault(gone.partition, set()).add(gone.bucket)
-        return found
+                dirty.setdefault(gone.partition, set()).add(gone.bucket)
+        return dirty
 
     def _look_at_all(self, layout: Layout, table: TableView, cursor: StoreCursor, version: int) -> None:
         layout.clear()
         policy = layout.policy
-        found = scan_counts(cursor, table.raw_id, policy.file_bytes_target, policy.options.row_order, version)
+        counted = scan_counts(cursor, table.raw_id, policy.file_bytes_target, policy.options.row_order, version)
         resting: tuple[dict[int, list[str]], ...] = tuple(defaultdict(list) for _ in Age)
-        for place, (partition, held) in enumerate(found, start=1):
+        for place, (partition, held) in enumerate(counted, start=1):
             waits = _quiet(layout, held)
             if waits is None:
                 layout.guess(partition, max(map(likely_score, held)))
@@ -325,28 +329,28 @@ class Layouts:
             self._plan(layout, next(every, []), partition)
             return
         for bucket in buckets:
-            found = read_bucket(cursor, table.raw_id, partition, bucket, order, version)
-            held[bucket] = plan_bucket(layout.policy, layout.ages, found)
+            layout_of_bucket = read_bucket(cursor, table.raw_id, partition, bucket, order, version)
+            held[bucket] = plan_bucket(layout.policy, layout.ages, layout_of_bucket)
         layout.look_at(partition, held)
 
     def _plan(self, layout: Layout, buckets: list[Bucket], partition: str = "") -> None:
         plans = {bucket.bucket: plan_bucket(layout.policy, layout.ages, bucket) for bucket in buckets}
         layout.look_at(buckets[0].partition if buckets else partition, plans)
 
-    def wanted(self, table: TableView, policy: Policy, partitions: Collection[str], busy: Busy) -> list[TaskPlan]:
-        """The plans of a policy for one operation, regardless of thresholds; without partitions all of them."""
+    def plan_all(self, table: TableView, policy: Policy, partitions: Collection[str], busy: Busy) -> list[TaskPlan]:
+        """Returns the plans of a policy for one operation, regardless of thresholds; without partitions all of them."""
         cursor, version = self._decider.state.records.cursor(), table.head
-        found: list[TaskPlan] = []
+        free_plans: list[TaskPlan] = []
         order = policy.options.row_order
         for partition in partitions or (None,):
             every = scan_partitions(cursor, table.raw_id, order, version, partition=partition)
             for place, buckets in enumerate(every, start=1):
                 plans = [plan_bucket(policy, Ages(), bucket) for bucket in buckets]
                 tasks, _ = plan_partition(policy, Ages(), plans)
-                found += [task for one in tasks if (task := free(one, policy, busy)) is not None]
+                free_plans += [task for planned in tasks if (task := free(planned, policy, busy)) is not None]
                 if place % PAUSE_PARTITIONS == 0:
                     self._pause()
-        return sorted(found, key=by_gain)
+        return sorted(free_plans, key=by_gain)
 
 
 def inherited_tasks(
@@ -370,21 +374,21 @@ def inherited_tasks(
 
 
 def ages_at(cursor: StoreCursor, table: TableView, policy: Policy, now_us: int) -> Ages:
-    """The version up to which entries have each age.
+    """Return the version up to which entries have each age.
 
-    Below trimmed versions it is unknown: that is older than retention.
+    Ages below trimmed versions are unknown, and above the retention.
     """
     times = keys.times_prefix(table.raw_id)
-    found: list[int] = []
+    ages: list[int] = []
     for age_us in policy.ages_us:
         if not age_us:
-            found.append(-1)
+            ages.append(-1)
             continue
         end = keys.time_key(table.raw_id, max(now_us - age_us, 0) + 1)
         last = next(iter(islice(cursor.scan_back(times, min(end, prefix_end(times))), 1)), None)
         if last is not None:
-            found.append(keys.decode_version(last[1]))
+            ages.append(keys.decode_version(last[1]))
             continue
         trimmed = table.trimmed if table.trimmed is not None else first_commit(cursor, table.raw_id)
-        found.append(trimmed - 1)
-    return Ages(*found)
+        ages.append(trimmed - 1)
+    return Ages(*ages)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from metaservice.core import limits
 from metaservice.core.commit.judge import Judging
-from metaservice.core.commit.judged_change import Mine
+from metaservice.core.commit.judged_change import JudgedChange
 from metaservice.core.commit.transaction import CLAIM_LOST, Txn, TxnState
 from metaservice.core.compaction.plans import TaskPlan
 from metaservice.core.compaction.refreshing import refreshed
@@ -112,11 +112,11 @@ class Maintenance:
     # -- claims --------------------------------------------------------------------------------------------------------
 
     def claim(self, claim: Claim) -> Task | None:
-        """The task with the highest rank, now held by the worker."""
+        """Hands the task with the highest rank to the worker."""
         self._book.note_worker(claim.worker.name, self._clocks.mono_ms())
-        known = self._book.of_claim(claim.claim_id)
-        if known is not None:
-            return known
+        claimed = self._book.of_claim(claim.claim_id)
+        if claimed is not None:
+            return claimed
         self._transactions.check_room()
         if self._book.count(TaskState.CLAIMED) >= self._tasks_max:
             return None
@@ -173,16 +173,18 @@ class Maintenance:
         """The live entries of the task's buckets at its read version: its inputs, and the delete sets that hide their
         rows.
         """
-        found: Inputs = {}
+        by_place: Inputs = {}
         table = self._state.tables.get(task.table_id)
         if table is None or task.state is not TaskState.CLAIMED:
-            return found
+            return by_place
         snapshots = self._state.snapshots(table)
         for group in task.groups:
             live = snapshots.live(task.read_version, group.partition, group.bucket)
-            wanted = set(group.inputs)
-            found[group.place] = [one for one in live if one.entry.is_delete_set or one.entry.path in wanted]
-        return found
+            paths = set(group.inputs)
+            by_place[group.place] = [
+                candidate for candidate in live if candidate.entry.is_delete_set or candidate.entry.path in paths
+            ]
+        return by_place
 
     def renew(self, task_id: str, fence: int, progress: float) -> TaskRenewed:
         task = self.get(task_id)
@@ -210,7 +212,7 @@ class Maintenance:
         judging = self._looks.get((task.task_id, task.fence))
         if judging is None:
             change = Change(task.table_id, task.operation, task.read_version, groups=task.groups)
-            judging = Judging(Mine(change, table.meta, self._state.snapshots(table)))
+            judging = Judging(JudgedChange(change, table.meta, self._state.snapshots(table)))
             self._looks = {key: kept for key, kept in self._looks.items() if self._book.is_claimed(*key)}
             self._looks[task.task_id, task.fence] = judging
         return look_at_compaction(self._state, judging)
@@ -237,8 +239,8 @@ class Maintenance:
     def _finish_with(self, task: Task, txn_id: str) -> Task:
         """Ends a task by a transaction that was begun without the claim."""
         txn = self._state.get_txn(txn_id)
-        mine = txn.tables.get(task.table_id)
-        if txn.state is not TxnState.COMMITTED or mine is None or mine.operation is not task.operation:
+        txn_table = txn.tables.get(task.table_id)
+        if txn.state is not TxnState.COMMITTED or txn_table is None or txn_table.operation is not task.operation:
             raise MetaError(
                 ErrorKind.BLOCKED,
                 "TASK_NOT_COMMITTED",
@@ -277,14 +279,14 @@ class Maintenance:
             return self._transactions.begin(request)
         task = self.get(task_id)
         check_claim(task, fence)
-        mine = request.tables[0]
-        if len(request.tables) != 1 or (mine.table_id, mine.operation) != (task.table_id, task.operation):
+        intent = request.tables[0]
+        if len(request.tables) != 1 or (intent.table_id, intent.operation) != (task.table_id, task.operation):
             raise invalid(
                 "TASK_MISMATCH", "the transaction must have only the task's table and operation", task_id=task_id
             )
-        if mine.read_version is None:
-            mine.read_version = task.read_version
-        if mine.read_version != task.read_version:
+        if intent.read_version is None:
+            intent.read_version = task.read_version
+        if intent.read_version != task.read_version:
             raise invalid(
                 "TASK_MISMATCH",
                 "the transaction must begin at the task's read version",
@@ -316,11 +318,11 @@ class Maintenance:
                         "the transaction changes a bucket that the task doesn't name",
                         partition=group.partition,
                     )
-            wanted = task.options.row_order
+            row_order = task.options.row_order
             staged = txn.tables[change.table_id].staged if change.table_id in txn.tables else {}
-            for entry in [*staged.values(), *change.adds] if wanted else []:
-                if row_order_of(entry) != wanted:
-                    raise invalid("ROW_ORDER_MISSING", path=entry.path, wanted=wanted)
+            for entry in [*staged.values(), *change.adds] if row_order else []:
+                if row_order_of(entry) != row_order:
+                    raise invalid("ROW_ORDER_MISSING", path=entry.path, wanted=row_order)
 
     # -- looking, and housekeeping -------------------------------------------------------------------------------------
 
@@ -338,19 +340,19 @@ class Maintenance:
         return decode_task(raw)
 
     def list(self, table_id: str, states: frozenset[TaskState], after: str, count: int) -> list[Task]:
-        """Tasks by id, which is by age; without states those that have not ended."""
+        """Lists tasks by id, which is by age; without states those that have not ended."""
         book = self._book
-        found = [
+        task_ids = [
             task.task_id
             for task in book.tasks.values()
             if (not states or task.state in states) and table_id in ("", task.table_id) and task.task_id > after
         ]
-        found += [
+        task_ids += [
             task_id
             for task_id, place in book.ended.items()
             if place.state in states and table_id in ("", place.table_id) and task_id > after
         ]
-        return [self.get(task_id) for task_id in sorted(found)[:count]]
+        return [self.get(task_id) for task_id in sorted(task_ids)[:count]]
 
     def name_of(self, table_id: str) -> str:
         table = self._state.tables.get(table_id)

@@ -151,7 +151,7 @@ class Scheduler:
         due = {entry.work for entry in watch.policy.schedule if _passed(entry.next_us(last_us), now_us)}
         for work in sorted(due):
             busy = self._busy(table_id, watch.policy)
-            watch.pending += self._layouts.wanted(table, watch.policy.wanting(WORK[work]), (), busy)
+            watch.pending += self._layouts.plan_all(table, watch.policy.wanting(WORK[work]), (), busy)
         if due or raw is None:
             self._decider.call(lambda: self._queue.note_schedule(table_id, now_us))
         times = [entry.next_us(max(now_us, last_us if not due else 0)) for entry in watch.policy.schedule]

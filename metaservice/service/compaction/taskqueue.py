@@ -64,10 +64,10 @@ class TaskQueue:
         return self._decider.state.tasks
 
     def policy(self, meta: TableMeta) -> Policy:
-        known = self._policies.get(meta.table_id)
-        if known is None or known[0] is not meta:
-            known = self._policies[meta.table_id] = meta, policy_of(meta)
-        return known[1]
+        cached = self._policies.get(meta.table_id)
+        if cached is None or cached[0] is not meta:
+            cached = self._policies[meta.table_id] = meta, policy_of(meta)
+        return cached[1]
 
     def forget(self, table_id: str) -> None:
         """Removes a dropped table."""
@@ -90,9 +90,9 @@ class TaskQueue:
 
     def request(self, wish: Wish, plans: Sequence[TaskPlan]) -> tuple[list[Task], int]:
         """Queues an operator's request; returns the tasks, and how many did not fit."""
-        known = self.of_request(wish.request_id, wish.digest)
-        if known:
-            return known, 0
+        repeated = self.of_request(wish.request_id, wish.digest)
+        if repeated:
+            return repeated, 0
         table = self._state.get_table(wish.table_id)
         self._check_room()
         policy = self.policy(table.meta)
@@ -101,22 +101,22 @@ class TaskQueue:
             plans = [self._own_plan(table, policy, wish)]
         elif len(self._book.tasks) >= limits.TASKS_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TASKS", tasks=len(self._book.tasks), most=limits.TASKS_MAX)
-        wanted = [(plan, options) for plan in plans[: limits.TASKS_PER_REQUEST_MAX]]
+        chosen = [(plan, options) for plan in plans[: limits.TASKS_PER_REQUEST_MAX]]
         priority = limits.TASK_PRIORITY_REQUESTED if wish.priority is None else wish.priority
-        made = self._queue(table, wanted, policy, priority, wish)
+        made = self._queue(table, chosen, policy, priority, wish)
         return made, len(plans) - len(made)
 
     def of_request(self, request_id: str, digest: bytes) -> list[Task]:
-        """The tasks that an earlier call of the request created."""
-        known = [self._get(task_id) for task_id in self._book.of_request(request_id)]
-        if any(task.request_digest != digest for task in known):
+        """Returns the tasks that an earlier call of the request created."""
+        tasks = [self._get(task_id) for task_id in self._book.of_request(request_id)]
+        if any(task.request_digest != digest for task in tasks):
             raise invalid("REQUEST_ID_REUSED", request_id=request_id)
-        return known
+        return tasks
 
     def _queue(
         self,
         table: TableState,
-        wanted: Sequence[tuple[TaskPlan, Options]],
+        plans: Sequence[tuple[TaskPlan, Options]],
         policy: Policy,
         priority: int,
         wish: Wish | None = None,
@@ -124,7 +124,7 @@ class TaskQueue:
         book, table_id = self._book, table.meta.table_id
         busy = set(book.busy(table_id, by_partition=policy.by_partition))
         made: list[Task] = []
-        for plan, options in wanted:
+        for plan, options in plans:
             places = {(group.partition, -1 if policy.by_partition else group.bucket) for group in plan.groups}
             room = len(book.of_table(table_id)) < limits.TASKS_PER_TABLE_MAX and len(book.tasks) < limits.TASKS_MAX
             if busy & places or not room:

@@ -171,10 +171,12 @@ class AccessBook:
     """Who has which role, and the tokens by id."""
 
     def __init__(self, store: StoreCursor) -> None:
-        found = store.scan(keys.GRANTS, prefix_end(keys.GRANTS))
-        self.grants = Grants(decode_grant(key, raw) for key, raw in found)
+        grants = store.scan(keys.GRANTS, prefix_end(keys.GRANTS))
+        self.grants = Grants(decode_grant(key, raw) for key, raw in grants)
         kept = store.scan(keys.TOKENS, prefix_end(keys.TOKENS))
-        self.tokens: dict[str, Token] = {one.token_id: one for one in (decode_token(key, raw) for key, raw in kept)}
+        self.tokens: dict[str, Token] = {
+            token.token_id: token for token in (decode_token(key, raw) for key, raw in kept)
+        }
 
     def forget(self, place: Place, batch: Batch) -> None:
         """Drops the grants on what is gone: something else may get its name."""

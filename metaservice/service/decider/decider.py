@@ -198,9 +198,9 @@ class Decider:
 
     def ask(self, run: Callable[[], T]) -> PendingJob[T]:
         """Submits one job; the jobs of one thread run in order."""
-        asked: PendingJob[T] = PendingJob()
-        self.submit([(asked.put, None, run if self.stamp is None else self.stamp(run))])
-        return asked
+        pending: PendingJob[T] = PendingJob()
+        self.submit([(pending.put, None, run if self.stamp is None else self.stamp(run))])
+        return pending
 
     def call(self, run: Callable[[], T]) -> T:
         """Runs one job and waits for its durable answer."""
@@ -315,8 +315,8 @@ class Decider:
     def _note_sync(self, sync_ns: int, jobs: int) -> None:
         stamped, self.stamped = self.stamped, []
         synced_ns = time.perf_counter_ns()
-        for one in stamped:
-            one.sync_ns, one.synced_ns, one.jobs = sync_ns, synced_ns, jobs
+        for stamp in stamped:
+            stamp.sync_ns, stamp.synced_ns, stamp.jobs = sync_ns, synced_ns, jobs
 
     def _measure(self, jobs: int, begun_ns: int) -> None:
         """Runs after the answers, so that no caller waits for it."""

@@ -18,7 +18,7 @@ from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records.tables import decode_table
 
 V = TypeVar("V")
-Found = tuple[bytes, bytes]  # a key and its value
+StoredRecord = tuple[bytes, bytes]  # a key and its value
 
 ONE_EACH: Final = (keys.ROW_IDS, keys.OLDEST, keys.INLINED_COUNTS)  # a table has one record of these at most
 NEWEST_EACH: Final = (keys.TABLES, keys.TIMES, keys.IDLE)  # only the newest of a table counts
@@ -44,7 +44,7 @@ class DecodedTables:
 class ReadTables:
     """Records of tables, by family and table: of some families the newest with its key, of others the only one."""
 
-    newest: Mapping[bytes, Found]
+    newest: Mapping[bytes, StoredRecord]
     only: Mapping[bytes, bytes]
 
     def metadata(self) -> Iterator[bytes]:
@@ -63,9 +63,9 @@ class Readable(Protocol):
 def load_tables(
     store: Readable, raw_ids: Sequence[bytes], decode: Callable[[bytes], TableMeta] = decode_table
 ) -> list[TableState]:
-    """The tables in this order. Nothing is written meanwhile."""
-    found = read_tables(store, raw_ids)
-    return [_load(raw_id, found.newest.get, found.only.get, decode) for raw_id in raw_ids]
+    """Load the tables in this order. Nothing is written meanwhile."""
+    records = read_tables(store, raw_ids)
+    return [_load(raw_id, records.newest.get, records.only.get, decode) for raw_id in raw_ids]
 
 
 def read_tables(store: Readable, raw_ids: Sequence[bytes]) -> ReadTables:
@@ -76,8 +76,8 @@ def read_tables(store: Readable, raw_ids: Sequence[bytes]) -> ReadTables:
     size = max(-(-len(ordered) // store.reads_at_once), PART_MIN)
     parts = [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
     newest = [partial(newest_of_each, store, family, part[0], part[-1]) for family in NEWEST_EACH for part in parts]
-    one = [partial(_all_of, store, family) for family in ONE_EACH]
-    only = _at_once(one, store.reads_at_once)
+    single = [partial(_all_of, store, family) for family in ONE_EACH]
+    only = _at_once(single, store.reads_at_once)
     return ReadTables(_at_once(newest, store.reads_at_once), only)
 
 
@@ -87,7 +87,7 @@ def load_table(cursor: StoreCursor, raw_id: bytes) -> TableState:
     return _load(raw_id, newest, cursor.get, decode_table)
 
 
-def newest_of_each(store: Readable, family: bytes, first: bytes, last: bytes) -> Iterator[tuple[bytes, Found]]:
+def newest_of_each(store: Readable, family: bytes, first: bytes, last: bytes) -> Iterator[tuple[bytes, StoredRecord]]:
     """The newest record of each table, by its prefix.
 
     A table's older records are passed while they are few; beyond some, the next table is looked up.
@@ -117,7 +117,7 @@ def first_commit(cursor: StoreCursor, raw_id: bytes) -> int:
 
 def _load(
     raw_id: bytes,
-    newest: Callable[[bytes], Found | None],
+    newest: Callable[[bytes], StoredRecord | None],
     get: Callable[[bytes], bytes | None],
     decode: Callable[[bytes], TableMeta],
 ) -> TableState:
@@ -141,7 +141,7 @@ def _load(
     return table
 
 
-def _all_of(store: Readable, family: bytes) -> Iterator[Found]:
+def _all_of(store: Readable, family: bytes) -> Iterator[StoredRecord]:
     return store.cursor().scan(family, prefix_end(family))
 
 

@@ -39,11 +39,11 @@ class AnyCase(dict[str, Thing]):
             self._written[lower] = [other for other in written if other != name]
 
     def as_written(self, name: str) -> str | None:
-        """The stored name; None if there is none, or if two differ only in case."""
+        """Returns the stored name; None if there is none, or if two differ only in case."""
         if name in self:
             return name
-        found = self._written.get(name.lower(), [])
-        return found[0] if len(found) == 1 else None
+        spellings = self._written.get(name.lower(), [])
+        return spellings[0] if len(spellings) == 1 else None
 
     def is_taken(self, name: str) -> bool:
         """Whether the name is used, in any case."""

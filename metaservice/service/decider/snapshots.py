@@ -35,15 +35,15 @@ class WinnerFilesCache:
         self._bytes = 0
 
     def get(self, raw_id: bytes, version: int) -> Written:
-        """The files of a commit. Earlier decisions have been flushed."""
-        known = self._kept.get((raw_id, version))
-        if known is not None:
+        """Returns the files of a commit. Earlier decisions have been flushed."""
+        cached = self._kept.get((raw_id, version))
+        if cached is not None:
             self._kept.move_to_end((raw_id, version))
-            return known[0]
-        found = load_rows(self._store.cursor(), raw_id, version, limits.ROW_FILES_JUDGED_MAX)
-        if found is None:
+            return cached[0]
+        rows = load_rows(self._store.cursor(), raw_id, version, limits.ROW_FILES_JUDGED_MAX)
+        if rows is None:
             return UNKNOWN_WRITTEN
-        entries, key_sets, size = found
+        entries, key_sets, size = rows
         written = written_by(entries, key_sets, self.payloads)
         self._kept[raw_id, version] = (written, size)
         self._bytes += size
@@ -127,19 +127,19 @@ class StoreSnapshots:
         if partition is None or bucket is None:
             return [live_from(entry) for entry in stored_entries(cursor, self.raw_id, version, partition, bucket)]
         prefix = entry_keys.live_prefix(self.raw_id, partition, bucket)
-        found = (decode_live(raw)[0] for _, raw in cursor.scan(prefix, prefix_end(prefix)))
-        here = [live for live in found if live.added <= version]
-        return here + self._taken_out(cursor, version).get((partition, bucket), [])
+        entries = (decode_live(raw)[0] for _, raw in cursor.scan(prefix, prefix_end(prefix)))
+        present = [live for live in entries if live.added <= version]
+        return present + self._taken_out(cursor, version).get((partition, bucket), [])
 
     def _taken_out(self, cursor: StoreCursor, version: int) -> dict[tuple[str, int], list[Live]]:
         if self._gone_by != self.table.head:
             self._gone, self._gone_by = {}, self.table.head
-        known = self._gone.get(version)
-        if known is None:
-            known = self._gone[version] = {}
+        taken_out = self._gone.get(version)
+        if taken_out is None:
+            taken_out = self._gone[version] = {}
             for entry in taken_out_since(cursor, self.raw_id, version):
-                known.setdefault((entry.partition, entry.bucket), []).append(live_from(entry))
-        return known
+                taken_out.setdefault((entry.partition, entry.bucket), []).append(live_from(entry))
+        return taken_out
 
     def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:
         self.flush()
@@ -179,8 +179,8 @@ def load_commit_footprint(cursor: StoreCursor, raw_id: bytes, version: int) -> F
         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
     chunks = []
     for chunk in range(added_chunks(raw)):
-        found = cursor.get(keys.chunk_key(raw_id, version, chunk))
-        if found is None:
+        chunk_bytes = cursor.get(keys.chunk_key(raw_id, version, chunk))
+        if chunk_bytes is None:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=chunk)
-        chunks.append(found)
+        chunks.append(chunk_bytes)
     return decode_commit(raw, chunks).footprint

@@ -134,8 +134,8 @@ class State:
                 self.namespaces[namespace] = Namespace(namespace)
         self.fresh_id = first_id(self.newest_us // 1000 + limits.CLOCK_TOLERANCE_MS + 1)
         for _, kept in cursor.scan(keys.NAMESPACES, prefix_end(keys.NAMESPACES)):
-            known = decode_namespace(kept)
-            self.namespaces[known.name] = known
+            space = decode_namespace(kept)
+            self.namespaces[space.name] = space
         for _, kept in cursor.scan(keys.VIEWS, prefix_end(keys.VIEWS)):
             view = decode_view(kept)
             self.queries[view.name] = view

@@ -122,8 +122,8 @@ class TaskBook:
         return next((task for task in self.tasks.values() if task.claim_id == claim_id), None)
 
     def of_table(self, table_id: str) -> list[Task]:
-        found = (self.tasks.get(task_id) for task_id in list(self._by_table.get(table_id, ())))
-        return [task for task in found if task is not None]
+        tasks = (self.tasks.get(task_id) for task_id in list(self._by_table.get(table_id, ())))
+        return [task for task in tasks if task is not None]
 
     def tables(self) -> list[str]:
         return list(self._by_table)
@@ -141,10 +141,10 @@ class TaskBook:
             self._asked_ms.popitem(last=False)
 
     def workers(self, mono_ms: int) -> int:
-        """How many workers there are: they asked for a task lately, or run one."""
-        asked = {name for name, at_ms in list(self._asked_ms.items()) if mono_ms - at_ms < limits.WORKER_SEEN_MS}
+        """Returns the number of workers that asked for a task recently, or run one."""
+        recent = {name for name, at_ms in list(self._asked_ms.items()) if mono_ms - at_ms < limits.WORKER_SEEN_MS}
         holders = {task.worker.name for task in list(self.tasks.values()) if task.state is TaskState.CLAIMED}
-        return len(asked | holders)
+        return len(recent | holders)
 
     def count(self, *states: TaskState) -> int:
         return sum(task.state in states for task in list(self.tasks.values()))
@@ -200,14 +200,14 @@ class TaskBook:
         self._leases_started = False
 
     def ran_out(self, now_ms: int) -> list[Task]:
-        """Tasks of silent workers, a bounded number. Costs nothing before the first lease can have ended."""
+        """Returns tasks of silent workers, a bounded number. Costs nothing before the first lease can have ended."""
         if now_ms < self._due_ms:
             return []
         over = [task_id for task_id, until_ms in self.leases.items() if until_ms <= now_ms]
-        found = [self.tasks[task_id] for task_id in over[: limits.TICK_ITEMS_MAX]]
+        expired = [self.tasks[task_id] for task_id in over[: limits.TICK_ITEMS_MAX]]
         left = [until_ms for until_ms in self.leases.values() if until_ms > now_ms]
-        self._due_ms = now_ms if len(over) > len(found) else min(left, default=NEVER_MS)
-        return found
+        self._due_ms = now_ms if len(over) > len(expired) else min(left, default=NEVER_MS)
+        return expired
 
     def forget_ended(self, before_us: int, batch: Batch) -> None:
         """Removes ended tasks that are too old or too many, a bounded number."""

@@ -44,7 +44,7 @@ class TxnBook:
                 txn.files = sum(len(table.staged) for table in txn.tables.values())
                 self.open[txn.txn_id] = txn
                 self._usage.begin(txn.principal.name)
-                staged = [entry for mine in txn.tables.values() for entry in mine.staged.values()]
+                staged = [entry for txn_table in txn.tables.values() for entry in txn_table.staged.values()]
                 self._count_staged(txn, staged, staged_bytes(staged))
 
     def load_staged(self, cursor: StoreCursor, txn: Txn) -> None:
@@ -100,13 +100,13 @@ class TxnBook:
         self.ended_now.append(txn)
         self._tasks.transaction_ended(txn, self._batch)
 
-    def stage(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry], size: int | None = None) -> None:
+    def stage(self, txn: Txn, txn_table: TxnTable, entries: Sequence[Entry], size: int | None = None) -> None:
         """Stages the entries registered for a table; counts their memory if it is known."""
         if entries and txn.txn_id not in self.unwritten:
-            self._put_chunk(txn, mine, entries)
+            self._put_chunk(txn, txn_table, entries)
         for entry in entries:
-            mine.staged[entry.path] = entry
-        mine.staged_rows += rows_of(entries)
+            txn_table.staged[entry.path] = entry
+        txn_table.staged_rows += rows_of(entries)
         txn.files += len(entries)
         self._count_staged(txn, entries, staged_bytes(entries) if size is None else size)
 
@@ -120,35 +120,37 @@ class TxnBook:
         if txn.staged_files:
             self._usage.stage(txn.principal.name, -txn.staged_files, -txn.staged_bytes)
             txn.staged_files = txn.staged_bytes = 0
-        for mine in txn.tables.values():
-            if mine.staged:
-                mine.staged, mine.staged_rows, mine.chunks = {}, 0, 0
+        for txn_table in txn.tables.values():
+            if txn_table.staged:
+                txn_table.staged, txn_table.staged_rows, txn_table.chunks = {}, 0, 0
 
     def drop_staged(self, txn: Txn, committed: Container[str] = ()) -> None:
         """Forgets what is staged; the rows of inlined files stay in the tables that the transaction changed."""
-        for mine in txn.tables.values():
-            if mine.table_id not in committed:
-                for entry in mine.staged.values():
+        for txn_table in txn.tables.values():
+            if txn_table.table_id not in committed:
+                for entry in txn_table.staged.values():
                     if entry.inlined and not entry.content:
-                        self._batch.delete(keys.inlined_key(keys.uuid_bytes(mine.table_id), entry.path))
-            for chunk in range(mine.chunks):
-                self._batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
-            mine.chunks = 0
+                        self._batch.delete(keys.inlined_key(keys.uuid_bytes(txn_table.table_id), entry.path))
+            for chunk in range(txn_table.chunks):
+                self._batch.delete(
+                    keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(txn_table.table_id), chunk)
+                )
+            txn_table.chunks = 0
         if txn.staged_files:
             self.forget_staged(txn)
 
     def _put_staged(self, txn: Txn) -> None:
-        for mine in txn.tables.values():
-            if mine.staged:
-                self._put_chunk(txn, mine, list(mine.staged.values()))
+        for txn_table in txn.tables.values():
+            if txn_table.staged:
+                self._put_chunk(txn, txn_table, list(txn_table.staged.values()))
 
-    def _put_chunk(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry]) -> None:
-        key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
+    def _put_chunk(self, txn: Txn, txn_table: TxnTable, entries: Sequence[Entry]) -> None:
+        key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(txn_table.table_id), txn_table.chunks)
         self._batch.put(key, join_chunk(encode_entry(entry) for entry in entries))
-        mine.chunks += 1
+        txn_table.chunks += 1
         for entry in entries:
             if entry.content:
-                keep_content(self._batch, keys.uuid_bytes(mine.table_id), entry)
+                keep_content(self._batch, keys.uuid_bytes(txn_table.table_id), entry)
 
 
 def keep_content(batch: Batch, raw_id: bytes, entry: Entry) -> None:

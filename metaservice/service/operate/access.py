@@ -49,17 +49,19 @@ class Access:
     def _state(self) -> State:
         return self._decider.state
 
-    def grant(self, wanted: Grant) -> Grant:
+    def grant(self, definition: Grant) -> Grant:
         state = self._state
-        self.check_place(wanted.place)
-        known = state.access.grants.find(wanted.place, wanted.grantee)
-        if known is not None and known.role == wanted.role:
-            return known
-        if known is None:
+        self.check_place(definition.place)
+        present = state.access.grants.find(definition.place, definition.grantee)
+        if present is not None and present.role == definition.role:
+            return present
+        if present is None:
             self.check_new_grant()
         else:
             self._check_room()
-        made = Grant(wanted.place, wanted.grantee, wanted.role, wanted.by, max(self._clocks.now_us(), 0))
+        made = Grant(
+            definition.place, definition.grantee, definition.role, definition.by, max(self._clocks.now_us(), 0)
+        )
         state.batch.put(keys.grant_key(made.place.key, made.grantee), encode_grant(made))
         state.access.grants.put(made)
         return made
@@ -84,14 +86,22 @@ class Access:
         elif place.namespace and self._state.namespaces.find(place.namespace) is None:
             raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=place.namespace)
 
-    def create_token(self, wanted: Token, valid_ms: int) -> Token:
+    def create_token(self, definition: Token, valid_ms: int) -> Token:
         self._drop_expired()
         if len(self._state.access.tokens) >= limits.TOKENS_MAX:
             raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_TOKENS", most=limits.TOKENS_MAX)
         self._check_room()
         now_us = max(self._clocks.now_us(), 0)
         expires_us = now_us + valid_ms * 1_000 if valid_ms else 0
-        made = Token(wanted.token_id, wanted.digest, wanted.principal, wanted.groups, wanted.by, now_us, expires_us)
+        made = Token(
+            definition.token_id,
+            definition.digest,
+            definition.principal,
+            definition.groups,
+            definition.by,
+            now_us,
+            expires_us,
+        )
         self._state.batch.put(keys.token_key(made.token_id), encode_token(made))
         self._state.access.tokens[made.token_id] = made
         return made

@@ -285,12 +285,12 @@ class Backups:
 
 
 def _made_in(repository: Repository, request_id: str) -> Stored | None:
-    """A repeated request follows the first one soon: it is among the newest."""
+    """Return the backup of a repeated request. A repeat follows soon, so its backup is among the newest."""
     for backup_id in reversed(repository.list_ids()[-REPEATS_LOOKED_AT:] if request_id else []):
         with contextlib.suppress(BackupUnusable):
-            found = repository.read(backup_id)
-            if found.manifest.request_id == request_id:
-                return found
+            stored = repository.read(backup_id)
+            if stored.manifest.request_id == request_id:
+                return stored
     return None
 
 

@@ -208,7 +208,7 @@ class BackupSchedule:
 
     def _verify_newest(self) -> None:
         try:
-            found = self._verify(self._rhythm.repository, self._health.backup_id)
+            verification = self._verify(self._rhythm.repository, self._health.backup_id)
         except OSError as error:  # it says nothing about the backup
             self._verify_failures += 1
             self._verify_wait_until_ms = self._clocks.mono_ms() + RETRY_MOST_MS
@@ -216,19 +216,19 @@ class BackupSchedule:
             return
         if self._ended.is_set():
             return
-        self._note_verification(found)
-        if not found.problem:
-            self._report(BACKUP_VERIFIED, backup=found.backup_id)
+        self._note_verification(verification)
+        if not verification.problem:
+            self._report(BACKUP_VERIFIED, backup=verification.backup_id)
             return
         self._verify_failures += 1
-        self._report(BACKUP_VERIFY_FAILED, backup=found.backup_id, error=found.problem)
+        self._report(BACKUP_VERIFY_FAILED, backup=verification.backup_id, error=verification.problem)
 
     def _note_backup(self, backup_id: str, begin_us: int, size_bytes: int) -> None:
         health = self._health
         health.backup_id, health.begin_time_us, health.bytes = backup_id, begin_us, size_bytes
         health.failures, health.error = 0, ""
 
-    def _note_verification(self, found: Verification) -> None:
+    def _note_verification(self, verification: Verification) -> None:
         health = self._health
-        health.verified_backup_id, health.verify_time_us = found.backup_id, found.time_us
-        health.verify_problem = found.problem
+        health.verified_backup_id, health.verify_time_us = verification.backup_id, verification.time_us
+        health.verify_problem = verification.problem

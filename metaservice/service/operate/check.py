@@ -77,7 +77,7 @@ class StoreCheck:
             for part in (self._names, *self._txns.parts, self._marks, self._foreign_uses):
                 yield from self._part(part)
         self._progress.done = True
-        yield self._said()
+        yield self._take_progress()
 
     def _part(self, part: Callable[[], Iterator[None]]) -> Iterator[CheckProgress]:
         """The steps of a part as progress, not too often."""
@@ -86,15 +86,15 @@ class StoreCheck:
             self._pause()
             self._steps += 1
             if self._steps % STEPS_PER_PROGRESS == 0 or self._progress.problems:
-                yield self._said()
+                yield self._take_progress()
         if self._progress.problems:
-            yield self._said()
+            yield self._take_progress()
 
-    def _said(self) -> CheckProgress:
+    def _take_progress(self) -> CheckProgress:
         now = self._progress
-        said = CheckProgress(now.tables, now.entries, now.problems, now.done)
+        progress = CheckProgress(now.tables, now.entries, now.problems, now.done)
         now.problems = []
-        return said
+        return progress
 
     def _problem(self, what: str, **facts: object) -> None:
         self._found += 1
@@ -168,12 +168,12 @@ class StoreCheck:
         if spanned < 0:
             self._problem("SPAN_WITHOUT_ENTRY", table=name, count=-spanned)
 
-    def _is_spanned(self, raw_id: bytes, name: str, one: Indexed) -> bool:
-        entry = one.entry
-        span = entry_keys.span_key(raw_id, one.added, one.removed, entry.partition, entry.bucket, entry.path)
+    def _is_spanned(self, raw_id: bytes, name: str, indexed: Indexed) -> bool:
+        entry = indexed.entry
+        span = entry_keys.span_key(raw_id, indexed.added, indexed.removed, entry.partition, entry.bucket, entry.path)
         if self._cursor.get(span) is not None:
             return True
-        self._problem("SPAN_MISSING", table=name, path=entry.path, added=one.added, removed=one.removed)
+        self._problem("SPAN_MISSING", table=name, path=entry.path, added=indexed.added, removed=indexed.removed)
         return False
 
     def _horizon(self, raw_id: bytes) -> int:
@@ -246,15 +246,15 @@ class StoreCheck:
             self._problem("TIME_NOT_FOUND", table=name, version=version, time_us=commit.time_us)
         if chunks.skip_to(version) and not first:
             self._problem("CHUNKS_WITHOUT_COMMIT", table=name, before_version=version)
-        if (there := chunks.take(version)) != list(range(commit.chunks)):
-            self._problem("CHUNKS_WRONG", table=name, version=version, expected=commit.chunks, found=there[:10])
+        if (present := chunks.take(version)) != list(range(commit.chunks)):
+            self._problem("CHUNKS_WRONG", table=name, version=version, expected=commit.chunks, found=present[:10])
 
     def _commit(self, raw_id: bytes, name: str, version: int, commit: LoggedCommit) -> None:
         if commit.version != version:
             self._problem("COMMIT_OF_ANOTHER_VERSION", table=name, version=version, found=commit.version)
-        found = commit.files_inline
-        if not commit.chunks and found != commit.files_added:
-            self._problem("COUNTER_WRONG", table=name, version=version, files_added=commit.files_added, found=found)
+        counted = commit.files_inline
+        if not commit.chunks and counted != commit.files_added:
+            self._problem("COUNTER_WRONG", table=name, version=version, files_added=commit.files_added, found=counted)
         gone = sum(not removed.is_delete_set for removed in commit.removed)
         if gone != commit.files_removed:
             self._problem("COUNTER_WRONG", table=name, version=version, files_removed=commit.files_removed, found=gone)
@@ -270,20 +270,20 @@ class StoreCheck:
         if txn is not None and (name, version) not in {(outcome.table_id, outcome.version) for outcome in txn.outcomes}:
             self._problem("TRANSACTION_DISAGREES", table=name, version=version, txn_id=commit.txn_id)
 
-    def _indexed(self, raw_id: bytes, one: Indexed, name: str, kept: Kept) -> None:
-        path = one.entry.path
-        if one.entry.external and self._imports_kept:
-            record_checks.check_entry(self._cursor, raw_id, one, self._problem)
-        if one.misplaced:
-            self._problem("INDEX_ENTRY_MISPLACED", table=name, path=path, added=one.added, removed=one.removed)
-        if max(one.added, one.removed, one.data_version) > kept.head:
+    def _indexed(self, raw_id: bytes, indexed: Indexed, name: str, kept: Kept) -> None:
+        path = indexed.entry.path
+        if indexed.entry.external and self._imports_kept:
+            record_checks.check_entry(self._cursor, raw_id, indexed, self._problem)
+        if indexed.misplaced:
+            self._problem("INDEX_ENTRY_MISPLACED", table=name, path=path, added=indexed.added, removed=indexed.removed)
+        if max(indexed.added, indexed.removed, indexed.data_version) > kept.head:
             self._problem(
                 "INDEX_ENTRY_FROM_THE_FUTURE",
                 table=name,
                 path=path,
-                added=one.added,
-                removed=one.removed,
-                data_version=one.data_version,
+                added=indexed.added,
+                removed=indexed.removed,
+                data_version=indexed.data_version,
                 head=kept.head,
             )
 
@@ -302,9 +302,9 @@ class StoreCheck:
                     left[happening] -= 1
             if self._count():
                 yield
-        for (said, _), count in sorted(left.items()):
+        for (kind, _), count in sorted(left.items()):
             if count:
-                self._problem("LOG_AND_INDEX_DIFFER", table=name, only_in="log" if count > 0 else "index", told=said)
+                self._problem("LOG_AND_INDEX_DIFFER", table=name, only_in="log" if count > 0 else "index", told=kind)
 
     def _row_ids(self, raw_id: bytes, name: str, ranges: Ranges) -> None:
         raw = self._cursor.get(keys.row_id_key(raw_id))
@@ -350,10 +350,10 @@ class StoreCheck:
 
 
 def _list_tables(cursor: StoreCursor, kind: bytes) -> Iterator[bytes]:
-    """The tables with keys of a kind, found by seeking from table to table."""
+    """Yield the tables with keys of a kind, by seeking from table to table."""
     start, end = kind, prefix_end(kind)
-    while (found := next(iter(cursor.scan(start, end)), None)) is not None:
-        raw_id, _ = keys.split_versioned(found[0])
+    while (first := next(iter(cursor.scan(start, end)), None)) is not None:
+        raw_id, _ = keys.split_versioned(first[0])
         yield raw_id
         start = prefix_end(kind + raw_id)
 

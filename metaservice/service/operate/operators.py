@@ -315,7 +315,7 @@ class Operators:
     def _stalest_cursor_seconds(self) -> float:
         state, now_us = self._decider.state, self._clocks.now_us()
         keeping = [cursor for cursor in list(state.marks.cursors.values()) if cursor.epoch == state.history.epoch]
-        used_us = min((one.used_us for one in keeping if one.left_ms(now_us)), default=now_us)
+        used_us = min((kept.used_us for kept in keeping if kept.left_ms(now_us)), default=now_us)
         return max(0.0, (now_us - used_us) / 1e6)
 
     def _oldest_task_seconds(self) -> float:

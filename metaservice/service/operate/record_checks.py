@@ -36,7 +36,7 @@ Count = Callable[[], bool]
 def check_inlined(
     cursor: StoreCursor, raw_id: bytes, own_from: int, problem: Callable[..., None], count: Callable[[], bool]
 ) -> Iterator[None]:
-    """Tables that never had inlined rows are not read again. A fork counts what it added after its base."""
+    """Check inlined rows. Tables that never had any aren't read again. A fork counts what it added after its base."""
     counted = cursor.get(keys.inlined_count_key(raw_id))
     prefix = keys.inlined_prefix(raw_id)
     if counted is None and next(iter(cursor.scan(prefix, prefix_end(prefix))), None) is None:
@@ -58,10 +58,10 @@ def check_inlined(
                 size_bytes += indexed.entry.size_bytes
         if count():
             yield
-    known = Inlined() if counted is None else Inlined(*keys.decode_counts(counted))
-    if (known.rows, known.size_bytes) != (rows, size_bytes):
+    stored = Inlined() if counted is None else Inlined(*keys.decode_counts(counted))
+    if (stored.rows, stored.size_bytes) != (rows, size_bytes):
         problem(
-            "INLINED_COUNT_WRONG", table=name, rows=rows, bytes=size_bytes, counted=f"{known.rows}/{known.size_bytes}"
+            "INLINED_COUNT_WRONG", table=name, rows=rows, bytes=size_bytes, counted=f"{stored.rows}/{stored.size_bytes}"
         )
 
 
@@ -97,15 +97,15 @@ def _check(
         problem("TAGGED_VERSION_MISSING", table=table, name=mark.name, version=mark.version)
 
 
-def check_entry(cursor: StoreCursor, raw_id: bytes, one: Indexed, problem: Problem) -> None:
+def check_entry(cursor: StoreCursor, raw_id: bytes, indexed: Indexed, problem: Problem) -> None:
     """Checks that both indexes have an external entry."""
-    entry = one.entry
-    told = {"table": keys.uuid_text(raw_id), "path": entry.path, "added": one.added}
-    if not one.removed and cursor.get(import_of(raw_id, entry)) is None:
-        problem("IMPORT_MISSING", **told)
-    for key in names_of(raw_id, entry, one.added):
+    entry = indexed.entry
+    facts = {"table": keys.uuid_text(raw_id), "path": entry.path, "added": indexed.added}
+    if not indexed.removed and cursor.get(import_of(raw_id, entry)) is None:
+        problem("IMPORT_MISSING", **facts)
+    for key in names_of(raw_id, entry, indexed.added):
         if cursor.get(key) is None:
-            problem("FOREIGN_USE_MISSING", **told, of=keys.uuid_text(key[1:17]))
+            problem("FOREIGN_USE_MISSING", **facts, of=keys.uuid_text(key[1:17]))
 
 
 def check_imports(cursor: StoreCursor, raw_id: bytes, problem: Problem, count: Count) -> Iterator[None]:
@@ -119,7 +119,7 @@ def check_imports(cursor: StoreCursor, raw_id: bytes, problem: Problem, count: C
 
 
 def check_foreign_uses(cursor: StoreCursor, problem: Problem, count: Count) -> Iterator[None]:
-    """Checks that each file indexed as a foreign use has that entry; of all tables."""
+    """Check that each file indexed as a foreign use has its entry, in all tables."""
     prefix = entry_keys.named_prefix(b"")
     for key, _ in cursor.scan(prefix, prefix_end(prefix)):
         try:
@@ -129,8 +129,8 @@ def check_foreign_uses(cursor: StoreCursor, problem: Problem, count: Count) -> I
             problem("RECORD_UNREADABLE", record="foreign use", key=key.hex(), error=error)
             continue
         if not has_entry:
-            told = {"table": keys.uuid_text(holder), "of": keys.uuid_text(key[1:17]), "added": added}
-            problem("FOREIGN_USE_WITHOUT_ENTRY", **told, path=path.decode(errors="replace"))
+            facts = {"table": keys.uuid_text(holder), "of": keys.uuid_text(key[1:17]), "added": added}
+            problem("FOREIGN_USE_WITHOUT_ENTRY", **facts, path=path.decode(errors="replace"))
         if count():
             yield
 
@@ -186,12 +186,12 @@ class Beside:
         return skipped
 
     def take(self, number: int) -> list[int]:
-        """The second numbers of the pairs with that first number."""
-        found = []
+        """Returns the second numbers of the pairs with this first number."""
+        numbers = []
         while self._next is not None and self._next[0] == number:
-            found.append(self._next[1])
+            numbers.append(self._next[1])
             self._next = next(self._pairs, None)
-        return found
+        return numbers
 
 
 class Ranges:
@@ -209,11 +209,11 @@ class Ranges:
             self._rows.append(entry.rows)
 
     def overlaps(self) -> Iterator[tuple[int, int]]:
-        """First ids of neighbours that share ids."""
+        """Yields the first ids of neighbours that share ids."""
         order = sorted(range(len(self._first)), key=self._first.__getitem__)
-        for one, other in pairwise(order):
-            if self._first[one] + self._rows[one] > self._first[other]:
-                yield self._first[one], self._first[other]
+        for at, other in pairwise(order):
+            if self._first[at] + self._rows[at] > self._first[other]:
+                yield self._first[at], self._first[other]
 
 
 def last_row_id(entry: Entry) -> int:

@@ -106,28 +106,28 @@ def list_indexed(cursor: StoreCursor, raw_id: bytes) -> Iterator[Indexed | Value
         yield _indexed(raw_id, key, raw, live=False)
 
 
-def told_by_index(one: Indexed, kept: Kept) -> Iterator[Happening]:
-    entry = one.entry
-    if one.removed and one.removed <= kept.horizon:
+def told_by_index(indexed: Indexed, kept: Kept) -> Iterator[Happening]:
+    entry = indexed.entry
+    if indexed.removed and indexed.removed <= kept.horizon:
         return
-    if one.added >= kept.oldest:
-        yield _added(entry, one.added, NOT_KNOWN if one.added in kept.chunked else one.data_version)
-    if one.removed and one.removed >= kept.oldest:
-        yield _removed(entry.path, entry.partition, entry.bucket, one.added, one.removed)
+    if indexed.added >= kept.oldest:
+        yield _added(entry, indexed.added, NOT_KNOWN if indexed.added in kept.chunked else indexed.data_version)
+    if indexed.removed and indexed.removed >= kept.oldest:
+        yield _removed(entry.path, entry.partition, entry.bucket, indexed.added, indexed.removed)
 
 
 def _indexed(raw_id: bytes, key: bytes, raw: bytes, *, live: bool) -> Indexed | ValueError:
     try:
-        found, removed = decode_live(raw)
+        decoded, removed = decode_live(raw)
     except Exception as error:  # noqa: BLE001 - bytes can be wrong in any way
         return ValueError(f"no entry: {error}")
-    entry = found.entry
+    entry = decoded.entry
     if live:
         right, wrong_end = entry_keys.live_key(raw_id, entry.partition, entry.bucket, entry.path), removed != 0
     else:
         right = entry_keys.past_key(raw_id, removed, entry.partition, entry.bucket, entry.path)
-        wrong_end = removed <= found.added
-    return Indexed(entry, found.data_version, max(found.added, 0), removed, key != right or wrong_end)
+        wrong_end = removed <= decoded.added
+    return Indexed(entry, decoded.data_version, max(decoded.added, 0), removed, key != right or wrong_end)
 
 
 def _entries(cursor: StoreCursor, raw_id: bytes, commit: LoggedCommit, version: int) -> Iterator[tuple[Entry, int]]:
@@ -167,5 +167,5 @@ def _life(path: str, partition: str, bucket: int, added: int) -> int:
 
 
 def _number(happening: Happening) -> int:
-    said, payload = happening
-    return int.from_bytes(blake2b(said.encode() + payload, digest_size=8).digest(), "big")
+    kind, payload = happening
+    return int.from_bytes(blake2b(kind.encode() + payload, digest_size=8).digest(), "big")

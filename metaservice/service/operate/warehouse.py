@@ -19,8 +19,8 @@ FILES: Final = (b"I", b"P", keys.STAGED, keys.DYING, keys.PURGEABLE, keys.DROPPE
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The facts that a worker compares the mark with."""
+class WarehouseFacts:
+    """The facts with which a worker compares the warehouse's mark."""
 
     service_id: str
     epoch: str
@@ -34,21 +34,21 @@ class Warehouses:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
-    def get(self) -> Known:
+    def get(self) -> WarehouseFacts:
         state = self._decider.state
         state.flush()
         cursor = state.store.cursor()
         written = any(next(iter(cursor.scan(family, prefix_end(family))), None) is not None for family in FILES)
         history = state.history
         unused = not written and not state.open
-        return Known(history.service_id, history.epoch, read_warehouse(state.store), unused)
+        return WarehouseFacts(history.service_id, history.epoch, read_warehouse(state.store), unused)
 
     def location(self) -> str:
         """Empty: nobody has reported it yet."""
         self._decider.state.flush()
         return read_warehouse(self._decider.state.store).location
 
-    def put(self, location: str, *, marked: bool, replace: bool) -> Known:
+    def put(self, location: str, *, marked: bool, replace: bool) -> WarehouseFacts:
         """Records a location. Without `replace` the first location stays, and a set mark stays set."""
         state = self._decider.state
         state.flush()

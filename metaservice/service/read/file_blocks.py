@@ -71,11 +71,11 @@ def blocks_of(entries: Entries) -> Blocks | None:
     if len(files) < FILES_MIN or not files[0][1].row:
         return None
     slot = max(range(len(files[0][1].row)), key=lambda at: len({seen.row[at][0] for _, seen in files}))
-    known = [pair for pair in files if pair[1].row[slot][0] is not None]
-    known.sort(key=lambda pair: pair[1].row[slot][0])
-    unknown = [pair for pair in files if pair[1].row[slot][0] is None]
+    bounded = [pair for pair in files if pair[1].row[slot][0] is not None]
+    bounded.sort(key=lambda pair: pair[1].row[slot][0])
+    unbounded = [pair for pair in files if pair[1].row[slot][0] is None]
     single = frozenset(key for key, seen in entries.items() if seen.is_delete_set)
-    return Blocks(tuple(_cut(known + unknown)), single)
+    return Blocks(tuple(_cut(bounded + unbounded)), single)
 
 
 def _cut(files: list[tuple[Key, Seen]]) -> Iterator[Block]:

@@ -59,10 +59,10 @@ class _Matches:
         self._known: dict[str, bool] = {}
 
     def __call__(self, partition: str) -> bool:
-        found = self._known.get(partition)
-        if found is None:
-            found = self._known[partition] = self._partitioning.matches(self._predicate, partition)
-        return found
+        matches = self._known.get(partition)
+        if matches is None:
+            matches = self._known[partition] = self._partitioning.matches(self._predicate, partition)
+        return matches
 
 
 def _move(
@@ -80,8 +80,8 @@ def _move(
 
 def logical_before(cursor: StoreCursor, raw_id: bytes, head: int, count: int) -> int:
     at, left = head, count
-    while (found := _idle_at_or_before(cursor, raw_id, at)) is not None:
-        idle, logical = found
+    while (step := _idle_at_or_before(cursor, raw_id, at)) is not None:
+        idle, logical = step
         if left < at - idle:
             break
         left -= at - idle
@@ -123,10 +123,10 @@ def added_by(cursor: StoreCursor, raw_id: bytes, version: int, raw: bytes) -> It
     inline, chunks = decode_added(raw)
     yield from inline
     for chunk in range(chunks):
-        found = cursor.get(keys.chunk_key(raw_id, version, chunk))
-        if found is None:
+        chunk_bytes = cursor.get(keys.chunk_key(raw_id, version, chunk))
+        if chunk_bytes is None:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=chunk)
-        yield from decode_added_chunk(found, version)
+        yield from decode_added_chunk(chunk_bytes, version)
 
 
 def _removed(cursor: StoreCursor, raw_id: bytes, version: int) -> Iterator[StoredEntry]:

@@ -55,7 +55,7 @@ def _files(snapshot: SeenPartition) -> int:
 
 PIECE_BYTES: Final = 64 * 1024
 
-Asked = tuple[bytes, Hashable]  # a table, and the form of its entries
+AnswerKey = tuple[bytes, Hashable]  # a table, and the form of its entries
 Join = Callable[[bytes, bool], bytes | None]  # a piece that is final, or goes on
 
 
@@ -93,20 +93,20 @@ class AnswerMemory:
 
     def __init__(self, bytes_max: int = limits.PLAN_BYTES_REMEMBERED_MAX) -> None:
         self.bytes_max: Final = bytes_max
-        self._answers: LRUCache[Asked, Answered] = LRUCache(bytes_max, getsizeof=_bytes)
+        self._answers: LRUCache[AnswerKey, Answered] = LRUCache(bytes_max, getsizeof=_bytes)
         self._joined: LRUCache[bytes, bytes] = LRUCache(bytes_max, getsizeof=len)  # by the piece
         self._lock = Lock()
 
-    def recall(self, asked: Asked) -> Answered | None:
+    def recall(self, key: AnswerKey) -> Answered | None:
         with self._lock:
-            return self._answers.get(asked)
+            return self._answers.get(key)
 
-    def keep(self, asked: Asked, answered: Answered) -> None:
-        """Stores the newest answer."""
+    def keep(self, key: AnswerKey, answered: Answered) -> None:
+        """Stores an answer, unless a newer one is stored."""
         with self._lock, suppress(ValueError):  # larger than all the room
-            before = self._answers.get(asked)
+            before = self._answers.get(key)
             if before is None or before.version < answered.version:
-                self._answers[asked] = answered
+                self._answers[key] = answered
 
     def joined(self, answered: Answered, join: Join) -> list[bytes] | None:
         """The pieces, each joined; None if one of them can't be. `join` is always the same.

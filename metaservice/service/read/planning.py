@@ -16,7 +16,7 @@ from metaservice.service.read.plan_caches import AnswerMemory, StatsMemory
 from metaservice.service.read.reads import Reads, Resolved
 from metaservice.service.read.scan import Scan
 from metaservice.service.read.scan_counts import ScanCounts
-from metaservice.service.read.scan_request import Wanted
+from metaservice.service.read.scan_request import ScanRequest
 from metaservice.store.port import StoreCursor
 
 
@@ -31,14 +31,14 @@ class Planning:
         self._answers = AnswerMemory()
         self._added = AddedMemory()
 
-    def scan(self, table: TableView, wanted: Wanted) -> Scan:
+    def scan(self, table: TableView, request: ScanRequest) -> Scan:
         cursor = self._decider.state.records.cursor()
-        self._decider.state.check_readable(table, wanted.version)
-        if wanted.key_files is not None and wanted.key_files.history != self._decider.state.history.epoch:
-            wanted = replace(wanted, key_files=None)
-        if not wanted.explain:
-            self.scan_counts.add(table.raw_id, wanted.version, whole=wanted.is_whole)
-        return Scan(table, cursor, wanted, self._memory, self._answers, self._added)
+        self._decider.state.check_readable(table, request.version)
+        if request.key_files is not None and request.key_files.history != self._decider.state.history.epoch:
+            request = replace(request, key_files=None)
+        if not request.explain:
+            self.scan_counts.add(table.raw_id, request.version, whole=request.is_whole)
+        return Scan(table, cursor, request, self._memory, self._answers, self._added)
 
     def _since(self, table: TableView, version: int) -> StoreCursor:
         """An increment needs every commit after its begin: a version that only a pin holds is not enough."""

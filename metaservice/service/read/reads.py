@@ -84,8 +84,8 @@ class Reads:
         start = keys.times_prefix(table.raw_id)
         if read_us < 0:
             raise invalid("TIME_INVALID", time_us=time_us)
-        found = next(iter(state.records.cursor().scan_back(start, keys.time_key(table.raw_id, read_us + 1))), None)
-        if found is None or not self._is_kept(table, keys.decode_version(found[1])):
+        newest = next(iter(state.records.cursor().scan_back(start, keys.time_key(table.raw_id, read_us + 1))), None)
+        if newest is None or not self._is_kept(table, keys.decode_version(newest[1])):
             raise MetaError(
                 ErrorKind.GONE,
                 "VERSION_RETIRED",
@@ -94,7 +94,7 @@ class Reads:
                 oldest_time_us=self.commit(table, oldest).footprint.time_us,
             )
         state.note_answered(read_us)
-        version, commit_us = keys.decode_version(found[1]), keys.decode_version(found[0][-8:])
+        version, commit_us = keys.decode_version(newest[1]), keys.decode_version(newest[0][-8:])
         cut = time_us > read_us
         return Resolved(version, commit_us, read_us, cut)
 

@@ -20,7 +20,7 @@ from metaservice.service.read.increments import added_by
 from metaservice.service.read.key_files import AddedMemory, entries_with
 from metaservice.service.read.plan_caches import NOTHING, Answered, AnswerMemory, Join, Part, SeenPartition, StatsMemory
 from metaservice.service.read.row_ids import RowIds
-from metaservice.service.read.scan_request import Explanation, Wanted
+from metaservice.service.read.scan_request import Explanation, ScanRequest
 from metaservice.store import entry_keys, keys
 from metaservice.store.forks import live_entries
 from metaservice.store.port import StoreCursor, prefix_end
@@ -39,22 +39,22 @@ class Scan:
         self,
         table: TableView,
         cursor: StoreCursor,
-        wanted: Wanted,
+        request: ScanRequest,
         memory: StatsMemory,
         answers: AnswerMemory,
         added: AddedMemory,
     ) -> None:
-        self.version = wanted.version
+        self.version = request.version
         self.explanation = Explanation()
         self._raw_id = table.raw_id
         self.meta = table.meta
         self._cursor = cursor
-        self._wanted = wanted
+        self._request = request
         self._memory = memory
         self._answers = answers
         self._added = added
         self._is_narrow = False
-        past = entry_keys.past_from(self._raw_id, wanted.version + 1), prefix_end(entry_keys.past_prefix(self._raw_id))
+        past = entry_keys.past_from(self._raw_id, request.version + 1), prefix_end(entry_keys.past_prefix(self._raw_id))
         last = next(iter(cursor.scan_back(*past)), None)
         self._has_past = last is not None
         self._removed_max = (
@@ -62,12 +62,12 @@ class Scan:
         )  # of all that the cursor sees
 
     def entries(self) -> Iterator[StoredEntry]:
-        wanted = self._wanted
-        if wanted.explain:
+        request = self._request
+        if request.explain:
             yield from self._explained()
         elif self._is_whole():
             prefix = entry_keys.live_prefix(self._raw_id)
-            yield from live_entries(self._cursor, prefix, prefix_end(prefix), wanted.version)
+            yield from live_entries(self._cursor, prefix, prefix_end(prefix), request.version)
         elif (few := self._of_keys()) is not None:
             yield from (entry for entry in few if self._may_match(entry))
         else:
@@ -79,7 +79,7 @@ class Scan:
 
     def _of_keys(self) -> list[StoredEntry] | None:
         """All that the reader of some keys needs; None if it is found by partition."""
-        key_files = self._wanted.key_files
+        key_files = self._request.key_files
         if key_files is None or self._has_past:
             return None
         return entries_with(self._cursor, self._raw_id, self.version, key_files, self._added)
@@ -88,7 +88,7 @@ class Scan:
         if self._ruled_out(entry.partition) is not None:
             return False
         row = self._look(entry, b"").row
-        return self._wanted.pruning.of_keys().failed(row + self._fixed(entry.partition)) is None
+        return self._request.pruning.of_keys().failed(row + self._fixed(entry.partition)) is None
 
     def answered(
         self,
@@ -96,22 +96,22 @@ class Scan:
         form: Hashable,
         join: Join | None = None,
     ) -> Iterator[bytes]:
-        """The entries as they are shown, one or several at once. The same form always shows the same.
+        """Yields the entries as `shown` returns them, one or several at once. Equal forms return equal bytes.
 
         The entries of a whole table with inlined rows are remembered. `join` replaces several entries by fewer; it
         returns None if it can't, and then each entry is answered as it is.
         """
-        if self._wanted.explain or not self._is_whole() or not self._has_inlined():
+        if self._request.explain or not self._is_whole() or not self._has_inlined():
             yield from map(shown, self.entries())
             return
-        asked = (self._raw_id, form)
-        known = self._answers.recall(asked)
-        if known is not None and known.version < self.version:
-            known = self._extended(known, shown)
-            if known is not None:
-                self._answers.keep(asked, known)
-        if known is not None and known.version == self.version:
-            yield from self._pieces(known, join)
+        key = (self._raw_id, form)
+        cached = self._answers.recall(key)
+        if cached is not None and cached.version < self.version:
+            cached = self._extended(cached, shown)
+            if cached is not None:
+                self._answers.keep(key, cached)
+        if cached is not None and cached.version == self.version:
+            yield from self._pieces(cached, join)
             return
         kept: list[bytes] = []
         size, last = 0, b""
@@ -124,29 +124,29 @@ class Scan:
                 yield from kept
                 yield from map(shown, entries)
                 return
-        known = NOTHING.extended(self.version, last, kept)
-        self._answers.keep(asked, known)
-        yield from self._pieces(known, join)
+        cached = NOTHING.extended(self.version, last, kept)
+        self._answers.keep(key, cached)
+        yield from self._pieces(cached, join)
 
-    def _pieces(self, known: Answered, join: Join | None) -> Iterable[bytes]:
-        joined = None if join is None else self._answers.joined(known, join)
-        return known.pieces if joined is None else joined
+    def _pieces(self, cached: Answered, join: Join | None) -> Iterable[bytes]:
+        joined = None if join is None else self._answers.joined(cached, join)
+        return cached.pieces if joined is None else joined
 
-    def _extended(self, known: Answered, shown: Callable[[StoredEntry], bytes]) -> Answered | None:
-        """An older answer after the commits since; None unless all that they did was to add entries behind its last."""
-        if self.version - known.version > ANSWERS_FOLLOWED_MAX:
+    def _extended(self, cached: Answered, shown: Callable[[StoredEntry], bytes]) -> Answered | None:
+        """Brings an older answer up to date; None unless the commits since only added entries behind its last."""
+        if self.version - cached.version > ANSWERS_FOLLOWED_MAX:
             return None
-        found: dict[bytes, StoredEntry] = {}
-        for version in range(known.version + 1, self.version + 1):
+        behind: dict[bytes, StoredEntry] = {}
+        for version in range(cached.version + 1, self.version + 1):
             raw = self._cursor.get(keys.commit_key(self._raw_id, version))
             added = None if raw is None else decode_few_added(raw)
-            if added is None or len(found) > ANSWERS_FOLLOWED_MAX:
+            if added is None or len(behind) > ANSWERS_FOLLOWED_MAX:
                 return None
-            found |= {self._key(entry): entry for entry in added}
-        order = sorted(found)
-        if order and order[0] <= known.last:
+            behind |= {self._key(entry): entry for entry in added}
+        order = sorted(behind)
+        if order and order[0] <= cached.last:
             return None
-        return known.extended(self.version, order[-1] if order else known.last, (shown(found[key]) for key in order))
+        return cached.extended(self.version, order[-1] if order else cached.last, (shown(behind[key]) for key in order))
 
     def _key(self, entry: StoredEntry) -> bytes:
         return entry_keys.live_key(self._raw_id, entry.partition, entry.bucket, entry.path)
@@ -161,14 +161,14 @@ class Scan:
         return inlined_content(self._cursor, self._raw_id, path, self.meta.name)
 
     def _is_whole(self) -> bool:
-        return self._wanted.is_whole and not self._has_past
+        return self._request.is_whole and not self._has_past
 
     def _explained(self) -> Iterator[StoredEntry]:
         """Examines every partition, to count what is left out."""
-        explanation, wanted = self.explanation, self._wanted
-        for conjunct in conjuncts(wanted.on_partitions):
+        explanation, request = self.explanation, self._request
+        for conjunct in conjuncts(request.on_partitions):
             explanation.blame(conjunct, by_partition=True, files=0)
-        for test in wanted.pruning.tests:
+        for test in request.pruning.tests:
             explanation.blame(test.conjunct, by_partition=False, files=0)
         for partition in self._partitions([""]):
             ruled_out_by = self._ruled_out(partition)
@@ -191,14 +191,14 @@ class Scan:
         return sum(entry.added <= self.version and not entry.is_delete_set for entry in entries)
 
     def _ruled_out(self, partition: str) -> Predicate | None:
-        """The conjunct that rules a partition out; TRUE if other partitions were named."""
-        wanted = self._wanted
-        if wanted.named is not None and partition not in wanted.named:
+        """Returns the conjunct that rules a partition out; TRUE if other partitions were named."""
+        request = self._request
+        if request.named is not None and partition not in request.named:
             return TRUE
-        if wanted.on_partitions == TRUE:
+        if request.on_partitions == TRUE:
             return None
         values = self.meta.partitioning.decode(partition)
-        for conjunct in conjuncts(wanted.on_partitions):
+        for conjunct in conjuncts(request.on_partitions):
             if truth(conjunct, values) is not True:
                 return conjunct
         return None
@@ -206,12 +206,12 @@ class Scan:
     # -- which partitions ----------------------------------------------------------------------------------------
 
     def _prefixes(self) -> list[str]:
-        """Prefixes of partition texts, with a zero byte if they are complete."""
-        wanted, partitioning = self._wanted, self.meta.partitioning
-        if wanted.named is not None:
-            return sorted(f"{partition}\x00" for partition in wanted.named)
+        """Returns prefixes of partition texts, with a zero byte if they are complete."""
+        request, partitioning = self._request, self.meta.partitioning
+        if request.named is not None:
+            return sorted(f"{partition}\x00" for partition in request.named)
         columns = partitioning.columns
-        leading = leading_values(wanted.on_partitions, partitioning.names, limits.PLAN_PARTITIONS_MAX)
+        leading = leading_values(request.on_partitions, partitioning.names, limits.PLAN_PARTITIONS_MAX)
         return sorted({_text_start(columns, values, partitioning.encode_leading(values)) for values in leading})
 
     def _partitions(self, prefixes: Iterable[str]) -> Iterator[str]:
@@ -229,12 +229,12 @@ class Scan:
                 start = partition.encode() + b"\x01"
 
     def _next_partition(self, spaces: Iterable[bytes], prefix: bytes, start: bytes) -> str | None:
-        found = []
+        partitions = []
         for space in spaces:
             first = next(iter(self._cursor.scan(space + start, prefix_end(space + prefix))), None)
             if first is not None:
-                found.append(entry_keys.partition_of(first[0]))
-        return min(found, default=None, key=str.encode)
+                partitions.append(entry_keys.partition_of(first[0]))
+        return min(partitions, default=None, key=str.encode)
 
     # -- one partition -------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class Scan:
                     yield key, raw
 
     def _partition(self, partition: str) -> Iterator[StoredEntry]:
-        if not self._wanted.pruning.tests:
+        if not self._request.pruning.tests:
             yield from self._unpruned(partition)
         elif self.meta.keyed:
             yield from self._pruned_by_bucket(partition)
@@ -281,27 +281,27 @@ class Scan:
                 yield entry
 
     def _remembered(self, partition: str) -> Iterator[StoredEntry]:
-        """Cached entries of few partitions, also without statistics: a partition that changes often is slow to read."""
+        """Yields the entries of a partition, cached also without statistics: one that changes often is slow to read."""
         part = self._part(partition)
-        known = self._recall(part)
-        if known is not None:
-            yield from (decode_stored(seen.raw) for seen in known.entries.values())
+        cached = self._recall(part)
+        if cached is not None:
+            yield from (decode_stored(seen.raw) for seen in cached.entries.values())
             return
-        found: dict[tuple[int, str], Seen] = {}
+        entries: dict[tuple[int, str], Seen] = {}
         for _, raw in self._held(partition):
             entry = decode_stored(raw)
             if entry.added <= self.version:
-                if len(found) <= NARROW_FILES_MAX:
-                    found[entry.bucket, entry.path] = self._look(entry, raw)
+                if len(entries) <= NARROW_FILES_MAX:
+                    entries[entry.bucket, entry.path] = self._look(entry, raw)
                 yield entry
-        if len(found) <= NARROW_FILES_MAX:
-            self._memory.keep(part, SeenPartition(self.version, found))
+        if len(entries) <= NARROW_FILES_MAX:
+            self._memory.keep(part, SeenPartition(self.version, entries))
 
     def _pruned(self, partition: str) -> Iterator[StoredEntry]:
         """Prunes an append table: files hide nothing; a delete set matters if it may hide rows of a remaining file."""
-        failed, fixed = self._wanted.pruning.failed, self._fixed(partition)
+        failed, fixed = self._request.pruning.failed, self._fixed(partition)
         kept, sets = RowIds(), []
-        for _, seen in self._to_test(partition, self._wanted.pruning, fixed):
+        for _, seen in self._to_test(partition, self._request.pruning, fixed):
             if seen.is_delete_set:
                 sets.append(seen.raw)
             elif (test := failed(seen.row + fixed)) is not None:
@@ -320,7 +320,7 @@ class Scan:
     def _to_test(self, partition: str, pruning: Pruning, fixed: Row) -> Iterable[tuple[Key, Seen]]:
         """The entries that the blocks of files don't rule out; all of them where each file's reason is asked for."""
         snapshot = self._snapshot(partition)
-        if self._wanted.explain or snapshot.blocks is None or not pruning.tests:
+        if self._request.explain or snapshot.blocks is None or not pruning.tests:
             return snapshot.entries.items()
         left, dropped = snapshot.blocks.split(snapshot.entries, lambda row: pruning.failed(row + fixed) is not None)
         self.explanation.files += dropped
@@ -331,11 +331,11 @@ class Scan:
         """Prunes a keyed table: what tests of the key rule out hides nothing of what stays."""
         fixed = self._fixed(partition)
         buckets: dict[int, list[Seen]] = {}
-        for (bucket, _), seen in self._to_test(partition, self._wanted.pruning.of_keys(), fixed):
+        for (bucket, _), seen in self._to_test(partition, self._request.pruning.of_keys(), fixed):
             buckets.setdefault(bucket, []).append(seen)
         for bucket in sorted(buckets):
             files = buckets[bucket]
-            tests = choose(self._wanted.pruning, [(file.data_version, file.row + fixed) for file in files])
+            tests = choose(self._request.pruning, [(file.data_version, file.row + fixed) for file in files])
             for seen, test in zip(files, tests, strict=True):
                 if test is not None:
                     self._drop(test)
@@ -350,68 +350,68 @@ class Scan:
     def _drop(self, test: Test) -> None:
         self.explanation.files += 1
         self.explanation.files_pruned_by_statistics += 1
-        if self._wanted.explain:
+        if self._request.explain:
             self.explanation.blame(test.conjunct, by_partition=False, files=1)
 
     def _fixed(self, partition: str) -> Row:
-        if not self._wanted.pruning.uses_partition:
+        if not self._request.pruning.uses_partition:
             return ()
         values = self.meta.partitioning.decode(partition)
         return tuple(exactly(values[name]) for name in self.meta.partitioning.names)
 
     def _part(self, partition: str) -> Part:
-        bounds = self._wanted.bounds
+        bounds = self._request.bounds
         return (self._raw_id, partition, bounds.key if bounds is not None else None)
 
     def _snapshot(self, partition: str) -> SeenPartition:
-        """The entries with their statistics: cached ones brought forward by the log, or read anew."""
+        """Returns the entries with their statistics: cached and brought up to date by the log, or read again."""
         part = self._part(partition)
-        known = self._recall(part)
-        if known is not None:
-            return known
-        found: dict[tuple[int, str], Seen] = {}
+        cached = self._recall(part)
+        if cached is not None:
+            return cached
+        entries: dict[tuple[int, str], Seen] = {}
         for _, raw in self._held(partition):
             entry = decode_stored(raw)
             if entry.added <= self.version:
-                found[entry.bucket, entry.path] = self._look(entry, raw)
-        snapshot = SeenPartition(self.version, found)
+                entries[entry.bucket, entry.path] = self._look(entry, raw)
+        snapshot = SeenPartition(self.version, entries)
         self._memory.keep(part, snapshot)
         return snapshot
 
     def _recall(self, part: Part) -> SeenPartition | None:
-        known = self._memory.recall(part)
-        if known is None:
+        cached = self._memory.recall(part)
+        if cached is None:
             return None
-        if known.version == self.version:
-            known.make_blocks()
-            return known
-        followed = self._followed(part[1], known)
+        if cached.version == self.version:
+            cached.make_blocks()
+            return cached
+        followed = self._followed(part[1], cached)
         if followed is not None:
             self._memory.keep(part, followed)
         return followed
 
-    def _followed(self, partition: str, known: SeenPartition) -> SeenPartition | None:
-        """A cached snapshot after the commits since; None if they are too many or not in the log."""
-        if not 0 < self.version - known.version <= COMMITS_FOLLOWED_MAX:
+    def _followed(self, partition: str, cached: SeenPartition) -> SeenPartition | None:
+        """Brings a cached snapshot up to date by the log; None for too many commits, or if some aren't in the log."""
+        if not 0 < self.version - cached.version <= COMMITS_FOLLOWED_MAX:
             return None
-        found, touched = dict(known.entries), set[Key]()
-        for version in range(known.version + 1, self.version + 1):
+        entries, touched = dict(cached.entries), set[Key]()
+        for version in range(cached.version + 1, self.version + 1):
             raw = self._cursor.get(keys.commit_key(self._raw_id, version))
             if raw is None:
                 return None
             for bucket, path in removed_of(raw, partition):
-                if found.pop((bucket, path), None) is None:
+                if entries.pop((bucket, path), None) is None:
                     return None
                 touched.add((bucket, path))
             for entry in added_by(self._cursor, self._raw_id, version, raw):
                 if entry.partition == partition:
-                    found[entry.bucket, entry.path] = self._look(entry, entry.SerializeToString())
+                    entries[entry.bucket, entry.path] = self._look(entry, entry.SerializeToString())
                     touched.add((entry.bucket, entry.path))
-        blocks: Blocks | None = None if known.blocks is None else known.blocks.after(touched, len(found))
-        return SeenPartition(self.version, found, blocks)
+        blocks: Blocks | None = None if cached.blocks is None else cached.blocks.after(touched, len(entries))
+        return SeenPartition(self.version, entries, blocks)
 
     def _look(self, entry: StoredEntry, raw: bytes) -> Seen:
-        bounds = self._wanted.bounds
+        bounds = self._request.bounds
         row = () if entry.is_delete_set or bounds is None else bounds.read(entry.payload)
         return Seen(raw, entry.data_version, entry.is_delete_set, row)
 

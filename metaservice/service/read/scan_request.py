@@ -22,7 +22,7 @@ class ReadBounds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScanRequest:
     """A request for a plan."""
 
     version: int

@@ -40,17 +40,17 @@ class VersionFilter:
     from_time_us: int | None = None
     to_time_us: int | None = None
 
-    def fits(self, one: CommitSummary) -> bool:
-        """Whether all fields match, except the ranges, which limit the part of the log that is examined."""
-        footprint = one.footprint
+    def fits(self, commit: CommitSummary) -> bool:
+        """Returns whether all fields match, except the ranges, which limit the part of the log that is examined."""
+        footprint = commit.footprint
         who = footprint.principal
         return (
             (not self.principal or who.name == self.principal)
             and (not self.client or who.client == self.client)
             and (not self.operations or footprint.operation in self.operations)
-            and (not self.logical_only or one.has_time_version)
-            and (not self.message_contains or self.message_contains.casefold() in one.message.casefold())
-            and all(_has(one.properties, name, value) for name, value in self.properties.items())
+            and (not self.logical_only or commit.has_time_version)
+            and (not self.message_contains or self.message_contains.casefold() in commit.message.casefold())
+            and all(_has(commit.properties, name, value) for name, value in self.properties.items())
         )
 
 
@@ -69,7 +69,7 @@ class Timeline:
         self._decider = decider
 
     def list_versions(
-        self, table: TableView, wanted: VersionFilter, below: int | None, count: int
+        self, table: TableView, matching: VersionFilter, below: int | None, count: int
     ) -> HistoryPage[CommitSummary, int]:
         """Commits, newest first, from below a version down to the oldest that is kept. An older one that something
         holds is answered when it alone is asked for.
@@ -79,23 +79,23 @@ class Timeline:
         oldest = state.views.oldest(table)
         if below is not None and below < oldest:
             raise _retired(below, oldest)
-        lowest, highest = _range(cursor, table.raw_id, wanted)
+        lowest, highest = _range(cursor, table.raw_id, matching)
         if not (lowest == highest and state.is_held(table.meta.table_id, lowest)):
             lowest = max(lowest, oldest)
         highest = min(highest, table.head, table.head if below is None else below - 1)
         if highest < lowest:
             return HistoryPage([], None)
         start, end = keys.commit_key(table.raw_id, lowest), keys.commit_key(table.raw_id, highest + 1)
-        found = _page(cursor.scan_back(start, end), decode_summary, wanted.fits, count)
-        last = lowest if found.below is None else found.below.footprint.version
-        return HistoryPage(found.items, last if last > lowest else None)
+        page = _page(cursor.scan_back(start, end), decode_summary, matching.fits, count)
+        last = lowest if page.below is None else page.below.footprint.version
+        return HistoryPage(page.items, last if last > lowest else None)
 
     def list_transactions(self, fits: Callable[[Txn], bool], below: str, count: int) -> HistoryPage[Txn, str]:
-        """Transactions, newest id first, from below an id."""
+        """Lists transactions, newest id first, from below an id."""
         end = keys.txn_key(keys.uuid_bytes(below)) if below else prefix_end(keys.TRANSACTIONS)
         cursor = self._decider.call(self._cursor)
-        found = _page(cursor.scan_back(keys.TRANSACTIONS, end), decode_txn, fits, count)
-        return HistoryPage(found.items, found.below.txn_id if found.below is not None else None)
+        page = _page(cursor.scan_back(keys.TRANSACTIONS, end), decode_txn, fits, count)
+        return HistoryPage(page.items, page.below.txn_id if page.below is not None else None)
 
     def follow(self, table: TableView, after: int, to: int) -> Iterator[CommitSummary]:
         """The commits in (after, to], in order, without gaps; `to` is durable."""
@@ -116,8 +116,8 @@ class Timeline:
         if version > table.head or store.get(keys.commit_key(table.raw_id, version)) is not None:
             return
         start = keys.commit_key(table.raw_id, version)
-        found = next(iter(store.cursor().scan(start, prefix_end(keys.commits_prefix(table.raw_id)))), None)
-        oldest = keys.decode_version(found[0][-8:]) if found is not None else table.head + 1
+        following = next(iter(store.cursor().scan(start, prefix_end(keys.commits_prefix(table.raw_id)))), None)
+        oldest = keys.decode_version(following[0][-8:]) if following is not None else table.head + 1
         raise _retired(version, oldest)
 
     def _cursor(self) -> StoreCursor:
@@ -141,18 +141,18 @@ def _retired(version: int, oldest: int) -> MetaError:
     )
 
 
-def _range(cursor: StoreCursor, raw_id: bytes, wanted: VersionFilter) -> tuple[int, int]:
-    """The lowest and highest version that the filter's versions and times allow; times order commits as versions do."""
-    lowest, highest = wanted.from_version, limits.INTEGER_MAX - 1
-    if wanted.to_version is not None:
-        highest = min(highest, wanted.to_version)
+def _range(cursor: StoreCursor, raw_id: bytes, matching: VersionFilter) -> tuple[int, int]:
+    """Return the lowest and highest version that the filter allows; times order commits as versions do."""
+    lowest, highest = matching.from_version, limits.INTEGER_MAX - 1
+    if matching.to_version is not None:
+        highest = min(highest, matching.to_version)
     times = keys.times_prefix(raw_id)
-    if wanted.from_time_us is not None:
-        start = keys.time_key(raw_id, max(wanted.from_time_us, 0))
+    if matching.from_time_us is not None:
+        start = keys.time_key(raw_id, max(matching.from_time_us, 0))
         first = next(iter(cursor.scan(start, prefix_end(times))), None)
         lowest = max(lowest, keys.decode_version(first[1])) if first is not None else limits.INTEGER_MAX
-    if wanted.to_time_us is not None:
-        end = keys.time_key(raw_id, max(wanted.to_time_us + 1, 0))
+    if matching.to_time_us is not None:
+        end = keys.time_key(raw_id, max(matching.to_time_us + 1, 0))
         last = next(iter(cursor.scan_back(times, end)), None)
         highest = min(highest, keys.decode_version(last[1])) if last is not None else -1
     return lowest, highest
@@ -164,14 +164,14 @@ def _page(
     fits: Callable[[Item], bool],
     count: int,
 ) -> HistoryPage[Item, Item]:
-    """Matches, until the page is full or enough was examined; `below` is the last version examined."""
-    found: list[Item] = []
+    """Return matches, until the page is full or enough was examined; `below` is the last one examined."""
+    matches: list[Item] = []
     looked, looked_bytes = 0, 0
     for _, raw in entries:
-        one = decode(raw)
+        decoded = decode(raw)
         looked, looked_bytes = looked + 1, looked_bytes + len(raw)
-        if fits(one):
-            found.append(one)
-        if len(found) == count or looked == limits.PAGE_SCAN_MAX or looked_bytes >= limits.PAGE_SCAN_BYTES_MAX:
-            return HistoryPage(found, one)
-    return HistoryPage(found, None)
+        if fits(decoded):
+            matches.append(decoded)
+        if len(matches) == count or looked == limits.PAGE_SCAN_MAX or looked_bytes >= limits.PAGE_SCAN_BYTES_MAX:
+            return HistoryPage(matches, decoded)
+    return HistoryPage(matches, None)

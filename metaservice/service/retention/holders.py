@@ -14,39 +14,39 @@ Held = Mapping[str, list[int]]
 
 
 def who_holds(state: State) -> Held:
-    """Versions in use, ascending, by table."""
-    found: dict[str, set[int]] = {}
+    """Return the versions in use, ascending, by table."""
+    by_table: dict[str, set[int]] = {}
     for txn in state.open.values():
         for table in txn.tables.values():
-            found.setdefault(table.table_id, set()).add(table.read_version)
+            by_table.setdefault(table.table_id, set()).add(table.read_version)
     for pin in state.pins.pins.values():
         for table_id, version in pin.versions:
-            found.setdefault(table_id, set()).add(version)
+            by_table.setdefault(table_id, set()).add(version)
     for tag in state.marks.tags.values():
-        found.setdefault(tag.table_id, set()).add(tag.version)
+        by_table.setdefault(tag.table_id, set()).add(tag.version)
     forks = [state.forks[raw_id] for raw_id in state.forks.living]
     for fork in forks:
         if not fork.is_detached:
-            found.setdefault(keys.uuid_text(fork.base), set()).update((fork.version, *fork.holds))
+            by_table.setdefault(keys.uuid_text(fork.base), set()).update((fork.version, *fork.holds))
     for table_id, version in state.tasks.held():
-        found.setdefault(table_id, set()).add(version)
+        by_table.setdefault(table_id, set()).add(version)
     for fork in forks:
-        _pass_on(state, found, fork)
-    return {table_id: sorted(versions) for table_id, versions in found.items()}
+        _pass_on(state, by_table, fork)
+    return {table_id: sorted(versions) for table_id, versions in by_table.items()}
 
 
-def _pass_on(state: State, found: dict[str, set[int]], fork: Fork) -> None:
-    """What is held of a fork is its base's up to where it began. The rest is, after a merge, what that committed."""
-    held = found.get(keys.uuid_text(fork.raw_id), ())
+def _pass_on(state: State, by_table: dict[str, set[int]], fork: Fork) -> None:
+    """Hold a fork's versions in its base up to where the fork began; after a merge, the rest in what it committed."""
+    held = by_table.get(keys.uuid_text(fork.raw_id), ())
     of_base = {version for version in held if version <= fork.version}
     first, last = fork.successor_versions
     merged = range(first, last + 1) if fork.successor and len(of_base) < len(held) else ()
     for raw_id, versions in ((fork.base, of_base), (fork.successor, merged)):
         if versions:
-            found.setdefault(keys.uuid_text(raw_id), set()).update(versions)
+            by_table.setdefault(keys.uuid_text(raw_id), set()).update(versions)
             above = state.forks.get(raw_id)
             if above is not None:
-                _pass_on(state, found, above)
+                _pass_on(state, by_table, above)
 
 
 def tables_restoring(state: State) -> frozenset[str]:

@@ -206,9 +206,9 @@ class Housekeeping:
         if branched_us is not None and branched_us < now_us - retain:
             current = next(iter(cursor.scan_back(times, keys.time_key(table.raw_id, branched_us + 1))), None)
             oldest, later = min(oldest, keys.decode_version(current[1]) if current is not None else oldest), None
-        wanted = state.marks.held_from(table.meta.table_id, now_us, state.history.epoch)
-        if wanted is not None and wanted < oldest:
-            oldest, later = wanted, None  # it goes on with the cursor, whenever that is
+        held_from = state.marks.held_from(table.meta.table_id, now_us, state.history.epoch)
+        if held_from is not None and held_from < oldest:
+            oldest, later = held_from, None  # it goes on with the cursor, whenever that is
         if oldest > table.oldest:
             if self._restoring is None:
                 self._restoring = tables_restoring(self._state)
@@ -274,9 +274,9 @@ class Housekeeping:
         batch.delete(key)
         if marked:
             mark = entry_keys.restored_key(raw, entry.partition, entry.bucket, entry.path)
-            found = self._state.store.get(mark)
-            if found is not None:
-                left = keys.decode_version(found) - 1
+            lives = self._state.store.get(mark)
+            if lives is not None:
+                left = keys.decode_version(lives) - 1
                 if left:
                     batch.put(mark, keys.encode_version(left))
                 else:

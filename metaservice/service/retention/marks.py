@@ -59,12 +59,12 @@ class Marks:
         """Creates a tag; an existing tag of the same version is returned unchanged."""
         state = self._state
         state.get_table(request.table_id)
-        known = find_tag(state, request.table_id, request.name)
+        present = find_tag(state, request.table_id, request.name)
         version = self._version(request)
-        if known is not None and known.version == version:
-            return known
-        if known is not None and not move:
-            facts = {"table_id": request.table_id, "name": request.name, "version": known.version}
+        if present is not None and present.version == version:
+            return present
+        if present is not None and not move:
+            facts = {"table_id": request.table_id, "name": request.name, "version": present.version}
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TAG_EXISTS", **facts)
         self._check_room()
         if (request.table_id, request.name) not in state.marks.tags:
@@ -102,11 +102,11 @@ class Marks:
         """Returns the cursor, and whether it is new."""
         state = self._state
         state.get_table(request.table_id)
-        known = find_cursor(state, request.table_id, request.name)
-        if known is not None:
-            check_epoch(state, known)
-            self._take_over(known)
-            return known, False
+        present = find_cursor(state, request.table_id, request.name)
+        if present is not None:
+            check_epoch(state, present)
+            self._take_over(present)
+            return present, False
         if must_exist:
             raise _unknown(request.table_id, request.name)
         version = self._version(request, tags_count=False)
@@ -122,11 +122,11 @@ class Marks:
     def advance(self, move: CursorMove) -> Cursor:
         """Advances a cursor; a repeat of the last step returns its first answer."""
         state = self._state
-        known = find_cursor(state, move.table_id, move.name)
-        if known is not None and move.request_id and known.request_id == move.request_id:
-            return known
-        if known is not None:
-            self._take_over(known)
+        present = find_cursor(state, move.table_id, move.name)
+        if present is not None and move.request_id and present.request_id == move.request_id:
+            return present
+        if present is not None:
+            self._take_over(present)
         check_moves(state, [move])
         return apply_moves(state, [move], self._clocks.now_us())[0]
 
@@ -139,13 +139,13 @@ class Marks:
         return True
 
     def list_cursors(self, table_id: str, after: tuple[str, str], count: int) -> list[tuple[Cursor, int]]:
-        """Cursors, each with its remaining time; a cursor of another history keeps nothing."""
+        """Lists cursors, each with its remaining time; a cursor of another history keeps nothing."""
         if fork_on_branch(self._state, table_id) is None:
-            found = _page(self._state.marks.cursors, table_id, after, count)
+            page = _page(self._state.marks.cursors, table_id, after, count)
         else:
             shown = cursors_of(self._state, table_id).values()
-            found = _page({(table_id, cursor.name): cursor for cursor in shown}, table_id, after, count)
-        return [(cursor, self.left_ms(cursor)) for cursor in found]
+            page = _page({(table_id, cursor.name): cursor for cursor in shown}, table_id, after, count)
+        return [(cursor, self.left_ms(cursor)) for cursor in page]
 
     def _take_over(self, cursor: Cursor) -> None:
         """Writes a cursor of the parent that is used on a branch for the first time."""
@@ -206,12 +206,12 @@ def check_moves(state: State, moves: Iterable[CursorMove]) -> None:
 
 
 def apply_moves(state: State, moves: Iterable[CursorMove], now_us: int) -> list[Cursor]:
-    """Applies moves that were checked."""
+    """Apply moves that were checked."""
     moved = []
     for move in moves:
-        known = state.marks.cursors[move.table_id, move.name]
-        used_us = max(now_us, known.used_us)
-        cursor = replace(known, version=move.version, used_us=used_us, request_id=move.request_id)
+        before = state.marks.cursors[move.table_id, move.name]
+        used_us = max(now_us, before.used_us)
+        cursor = replace(before, version=move.version, used_us=used_us, request_id=move.request_id)
         put_cursor(state, cursor)
         moved.append(cursor)
     return moved
@@ -233,8 +233,8 @@ def _unknown(table_id: str, name: str) -> MetaError:
     return MetaError(ErrorKind.NOT_FOUND, "CURSOR_UNKNOWN", table_id=table_id, name=name)
 
 
-def _check_count(reason: str, there: int, most: int) -> None:
-    if there >= most:
+def _check_count(reason: str, count: int, most: int) -> None:
+    if count >= most:
         raise MetaError(ErrorKind.BLOCKED, reason, most=most)
 
 

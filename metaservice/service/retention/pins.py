@@ -75,11 +75,11 @@ class Pins:
     def pin(self, request: PinRequest) -> tuple[Pin, int]:
         """Creates a pin; returns it with the granted lease. A repeat renews it."""
         state = self._state
-        known = state.pins.pins.get(request.pin_id)
-        if known is not None:
-            if known.digest != request.digest:
+        present = state.pins.pins.get(request.pin_id)
+        if present is not None:
+            if present.digest != request.digest:
                 raise invalid("PIN_ID_REUSED", pin_id=request.pin_id)
-            return known, self.renew(request.pin_id, request.lease_ms)
+            return present, self.renew(request.pin_id, request.lease_ms)
         self._check_room()
         state.usage.check(self._quotas, quotas.PINS, request.principal.name)
         versions = tuple((table_id, self._version(table_id, version)) for table_id, version in request.tables)
@@ -131,18 +131,18 @@ class Pins:
         state.batch.delete(keys.pin_key(keys.uuid_bytes(pin_id)))
 
     def list_held(self, after: tuple[str, int], count: int) -> list[Held]:
-        """Held versions by pin id, which is the order of the holders' clocks."""
+        """Lists held versions by pin id, which is the order of the holders' clocks."""
         pins, now_us, now_ms = self._state.pins, self._clocks.now_us(), self._clocks.mono_ms()
-        found: list[Held] = []
+        held: list[Held] = []
         for pin_id in sorted(each for each in pins.pins if each >= after[0]):
             pin = pins.pins[pin_id]
             age_ms = max(now_us - pin.begin_us, 0) // 1000
             left_ms = max(pins.until_ms(pin_id, now_ms) - now_ms, 0)
             rows = range(len(pin.versions))
-            found += [Held(pin, row, age_ms, left_ms) for row in rows if (pin_id, row) > after]
-            if len(found) >= count:
+            held += [Held(pin, row, age_ms, left_ms) for row in rows if (pin_id, row) > after]
+            if len(held) >= count:
                 break
-        return found[:count]
+        return held[:count]
 
     def tick(self, now_ms: int) -> None:
         """Ends expired pins."""

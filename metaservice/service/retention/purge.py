@@ -31,31 +31,31 @@ class PurgeList:
         self._halted = halted
 
     def list_paths(self, table_id: str, after: str, count: int) -> list[str]:
-        """Paths of a table, live or dropped, in order."""
+        """Lists paths of a table, live or dropped, in order."""
         state, table = self._decider.state, keys.uuid_bytes(table_id)
         state.flush()
         check_purge(state, halted=self._halted())
         prefix, cursor = keys.purgeable_prefix(table), state.store.cursor()
         start = keys.purgeable_key(table, after) + b"\x00" if after else prefix
-        found: list[str] = []
+        paths: list[str] = []
         scanned = (keys.path_of_purgeable(key) for key, _ in cursor.scan(start, prefix_end(prefix)))
-        while len(found) < count and (page := list(islice(scanned, count))):
+        while len(paths) < count and (page := list(islice(scanned, count))):
             named = find_named(cursor, table, page)
-            found += [path for path in page if path not in named]
-        return found[:count]
+            paths += [path for path in page if path not in named]
+        return paths[:count]
 
     def list_tables(self, after: str, count: int) -> list[str]:
-        """Tables that have something on the list."""
+        """Lists tables with paths to purge."""
         state = self._decider.state
         state.flush()
         cursor, end = state.store.cursor(), prefix_end(keys.PURGEABLE)
         start = prefix_end(keys.purgeable_prefix(keys.uuid_bytes(after))) if after else keys.PURGEABLE
         tables: list[str] = []
         while len(tables) < count:
-            found = next(iter(cursor.scan(start, end)), None)
-            if found is None:
+            first = next(iter(cursor.scan(start, end)), None)
+            if first is None:
                 break
-            raw = found[0][1:17]
+            raw = first[0][1:17]
             tables.append(keys.uuid_text(raw))
             start = prefix_end(keys.purgeable_prefix(raw))
         return tables

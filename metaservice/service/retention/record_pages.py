@@ -19,11 +19,11 @@ class RecordPages:
         self.room = 0
 
     def page(self, start: bytes, end: bytes, count: int = limits.TICK_ITEMS_MAX) -> list[tuple[bytes, bytes]]:
-        """The next records, within the room left."""
+        """Returns the next records, within the room left."""
         cursor = self.state.store.cursor()
-        found = list(islice(cursor.scan(start, end), max(min(count, self.room), 1))) if start < end else []
-        self.room -= 1 + len(found)
-        return found
+        records = list(islice(cursor.scan(start, end), max(min(count, self.room), 1))) if start < end else []
+        self.room -= 1 + len(records)
+        return records
 
     def scan(self, start: bytes, end: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
         """All records of a range; the caller pauses after each page."""

@@ -21,8 +21,8 @@ class StagedFiles:
     def sweep(self, now_us: int, floors: dict[str, int]) -> Steps:
         """Sweeps files of ended transactions. `floors` gets the versions that adoptions would be judged from."""
         start, end = keys.STAGED, prefix_end(keys.STAGED)
-        while found := self._pages.page(start, end, 1):
-            raw = found[0][0][1:17]
+        while records := self._pages.page(start, end, 1):
+            raw = records[0][0][1:17]
             start = prefix_end(keys.staged_prefix(raw))
             yield from self._sweep_lost(keys.uuid_text(raw), keys.staged_prefix(raw), now_us, floors)
             yield
@@ -38,12 +38,12 @@ class StagedFiles:
         if ended_us is None:
             yield from self._pages.delete(staged, prefix_end(staged))
         elif ended_us + self._adopt_grace_us > now_us:
-            for mine in txn.tables.values():
-                floor = floors.get(mine.table_id, mine.read_version)
-                floors[mine.table_id] = min(floor, mine.read_version)
+            for txn_table in txn.tables.values():
+                floor = floors.get(txn_table.table_id, txn_table.read_version)
+                floors[txn_table.table_id] = min(floor, txn_table.read_version)
         else:
-            for mine in txn.tables.values():
-                mine.staged, mine.staged_rows = {}, 0
+            for txn_table in txn.tables.values():
+                txn_table.staged, txn_table.staged_rows = {}, 0
             for page in self._pages.scan(staged, prefix_end(staged)):
                 for key, value in page:
                     self._state.batch.put(keys.dying_key(key), value)

@@ -163,13 +163,13 @@ class Sweeping:
         self._check()
         state = self._decider.state
         state.flush()
-        known: dict[str, bool] = {}
+        is_holding: dict[str, bool] = {}
         held = set()
         for path in paths:
             txn_id = path.partition("/")[0]
-            if txn_id not in known:
-                known[txn_id] = TXN_ID.match(txn_id) is not None and self._is_holding(state, txn_id)
-            if known[txn_id]:
+            if txn_id not in is_holding:
+                is_holding[txn_id] = TXN_ID.match(txn_id) is not None and self._is_holding(state, txn_id)
+            if is_holding[txn_id]:
                 held.add(path)
         return held
 

@@ -92,8 +92,8 @@ class BranchTables:
         if above is None or above.line > line + 1:  # the parent has no fork either
             return above
         raw_id = fork_id(self._lines[line], above.table.raw_id)
-        fork, there = self._state.forks.get(raw_id), self._state.views.find(keys.uuid_text(raw_id))
-        if (fork is not None and fork.is_dropped) or there is not None:  # there: under the name that it had
+        fork, view = self._state.forks.get(raw_id), self._state.views.find(keys.uuid_text(raw_id))
+        if (fork is not None and fork.is_dropped) or view is not None:  # there: under the name that it had
             return None
         return self._at_instant(above, self._lines[line])
 

@@ -65,15 +65,15 @@ class Catalog:
     def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableView, bool]:
         """Returns the table, and whether this request created it."""
         state = self._decider.state
-        there = self._find(meta.name)
-        known = meta.table_id in state.tables
-        if mode is Mode.CREATE or there is None or known:
-            if not known:
+        existing = self._find(meta.name)
+        is_repeat = meta.table_id in state.tables
+        if mode is Mode.CREATE or existing is None or is_repeat:
+            if not is_repeat:
                 _check_layout(meta)
             return self.create(meta, principal).view(), True
         if mode is Mode.OR_REPLACE:
-            self._replace(state.tables[there], meta, principal)
-        return state.tables[there].view(), False
+            self._replace(state.tables[existing], meta, principal)
+        return state.tables[existing].view(), False
 
     def _find(self, name: str) -> str | None:
         """The table of that name, which may be one that nobody has asked for on its branch yet."""
@@ -88,10 +88,10 @@ class Catalog:
     def create(self, meta: TableMeta, principal: Principal) -> TableState:
         """Creates version 0 of a table; the same request again gets the same table."""
         state = self._decider.state
-        known = state.tables.get(meta.table_id)
-        if known is not None:
-            if known.meta.digest == meta.digest:
-                return known
+        existing = state.tables.get(meta.table_id)
+        if existing is not None:
+            if existing.meta.digest == meta.digest:
+                return existing
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_ID_REUSED", table_id=meta.table_id)
         meta = self._checked(meta)
         if meta.has_defaults:
@@ -135,14 +135,14 @@ class Catalog:
             raise invalid("TABLE_ID_NOT_NEW", table_id=table_id)
 
     def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableView, bool]:
-        """The answer that `create_table` would give; changes nothing. Nobody else gets the ids of its columns."""
+        """Returns the answer that `create_table` would give; changes nothing, but reserves its columns' ids."""
         state = self._decider.state
-        there = self._find(meta.name)
-        if mode is Mode.CREATE or there is None:
+        existing = self._find(meta.name)
+        if mode is Mode.CREATE or existing is None:
             _check_layout(meta)
             meta = self._checked(meta)
             return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0).view(), True
-        table = state.tables[there]
+        table = state.tables[existing]
         if mode is Mode.OR_REPLACE:
             after = replaced(state.column_ids.to_replace(table), meta)
             state.column_ids.reserve(table, after.last_column_id, state.batch)
@@ -162,21 +162,21 @@ class Catalog:
             raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
         return replace(meta, name=name)
 
-    def _replace(self, table: TableState, wanted: TableMeta, principal: Principal) -> None:
+    def _replace(self, table: TableState, definition: TableMeta, principal: Principal) -> None:
         """Replaces a table in one commit: an OVERWRITE of everything with no rows, with the new definition."""
-        digest = bytes.fromhex(wanted.digest)
-        known = self._decider.state.find_txn(wanted.table_id)
-        if known is None:
-            replacement = replaced(self._decider.state.column_ids.to_replace(table), wanted)
+        digest = bytes.fromhex(definition.digest)
+        repeated = self._decider.state.find_txn(definition.table_id)
+        if repeated is None:
+            replacement = replaced(self._decider.state.column_ids.to_replace(table), definition)
             replacement.check_size()
-        elif known.begin_digest == digest:
+        elif repeated.begin_digest == digest:
             return
         else:
-            raise MetaError(ErrorKind.ALREADY_EXISTS, "TRANSACTION_ID_REUSED", txn_id=wanted.table_id)
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TRANSACTION_ID_REUSED", txn_id=definition.table_id)
         table_id = table.meta.table_id
         intent = Intent(table_id, Operation.OVERWRITE)
         begin = Begin(
-            wanted.table_id,
+            definition.table_id,
             (intent,),
             principal,
             "",
@@ -185,7 +185,7 @@ class Catalog:
         )
         alteration = Alteration(replacement=replacement)
         change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)
-        self.begin_and_commit(begin, CommitRequest(wanted.table_id, (change,), ((None, None),), digest))
+        self.begin_and_commit(begin, CommitRequest(definition.table_id, (change,), ((None, None),), digest))
 
     def alter(self, request: Alter, *, validate_only: bool) -> Altered:
         """Alters a table in a transaction of its own: begun and committed in one step."""

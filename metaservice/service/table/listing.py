@@ -45,7 +45,7 @@ class Tables:
     def list_live(
         self, namespace: str, after: str, count: int, contains: str = "", reads: Reads | None = None
     ) -> tuple[list[tuple[str, TableView]], str]:
-        """Live tables by name, and the name after which to continue; empty at the end.
+        """Lists live tables by name; returns also the name after which to continue, empty at the end.
 
         `contains` is a part of their names. `reads` says which tables the caller may know of: no other one is named, as
         the place to continue neither. The result may be shorter than the page although more follow: tables come and go
@@ -56,8 +56,8 @@ class Tables:
         fitting = state.views.name_index().find(prefix, after, contains)
         shown = (name for name in fitting if not is_unborn(name) and not branch_of(name))
         names = list(islice((name for name in shown if reads is None or self._reads(reads, name)), count))
-        found = [(name, state.views.find_by_name(name)) for name in names]
-        live = [(name, table) for name, table in found if table is not None]
+        views = [(name, state.views.find_by_name(name)) for name in names]
+        live = [(name, table) for name, table in views if table is not None]
         return live, names[-1] if len(names) == count else ""
 
     def list_on_branch(
@@ -69,24 +69,24 @@ class Tables:
         contains: str = "",
         reads: Callable[[str], bool] | None = None,
     ) -> list[ListedTable]:
-        """Tables of a branch by name; fewer only at the end. `reads` says whether the caller may know of one."""
+        """Lists tables of a branch by name; fewer only at the end. `reads` decides which tables the caller may see."""
         prefix, part = f"{namespace.lower()}." if namespace else "", contains.lower()
         tables = BranchTables(self._decider.state, branch)
         names = (name for name in tables.names() if name > after)
         fitting = (name for name in names if name.lower().startswith(prefix) and part in name.lower())
         shown = filter(None, map(tables.find, fitting))
-        return list(islice((one for one in shown if reads is None or reads(one.known_id)), count))
+        return list(islice((table for table in shown if reads is None or reads(table.known_id)), count))
 
     def _reads(self, reads: Reads, name: str) -> bool:
         table = self._decider.state.views.find_by_name(name)
         return table is not None and reads(name, table.meta.table_id)
 
     def list_dropped(self, namespace: str, after: bytes, count: int) -> tuple[list[Dropped], bytes]:
-        """Dropped tables by id, and where to continue; empty at the end. Examines a bounded number."""
+        """Lists dropped tables by id; returns also where to continue, empty at the end. Examines a bounded number."""
         state = self._decider.state
         prefix = f"{namespace}." if namespace else ""
         start = keys.dropped_key(after) + b"\x00" if after else keys.DROPPED
-        found: list[Dropped] = []
+        listed: list[Dropped] = []
         last = b""
         seen = 0
         for key, raw in islice(state.records.cursor().scan(start, prefix_end(keys.DROPPED)), limits.PAGE_SIZE_MAX * 10):
@@ -96,12 +96,12 @@ class Tables:
             name = dropped.table.meta.name if dropped is not None else ""
             is_hidden = is_unborn(name) or bool(branch_of(name))
             if dropped is not None and name.lower().startswith(prefix.lower()) and not is_hidden:
-                found.append(dropped)
-            if len(found) == count:
+                listed.append(dropped)
+            if len(listed) == count:
                 break
-        more = len(found) == count or seen == limits.PAGE_SIZE_MAX * 10
+        more = len(listed) == count or seen == limits.PAGE_SIZE_MAX * 10
         self.wait_for_durable()
-        return found, last if more else b""
+        return listed, last if more else b""
 
     def find_dropped(self, raw_id: bytes, raw: bytes) -> Dropped | None:
         """A dropped table from its record; None if its purge has begun."""
@@ -145,11 +145,11 @@ class Tables:
         return table.meta if last == table.meta.last_column_id else replace(table.meta, last_column_id=last)
 
     def list_schemas(self, table: TableView, after: int, count: int) -> list[tuple[int, TableMeta]]:
-        """Each schema version with the version that introduced it, oldest first."""
+        """Lists each schema version with the version that introduced it, oldest first."""
         newest = table.meta.schema_version
         cursor = self._decider.state.records.cursor()
-        found = (schema for schema in _schemas(cursor, table, after + 1) if schema[1].schema_version <= newest)
-        return list(islice(found, count))
+        schemas = (schema for schema in _schemas(cursor, table, after + 1) if schema[1].schema_version <= newest)
+        return list(islice(schemas, count))
 
 
 def _schemas(cursor: StoreCursor, table: TableView, first: int) -> Iterator[tuple[int, TableMeta]]:

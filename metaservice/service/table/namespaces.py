@@ -31,20 +31,20 @@ class Namespaces:
         self._decider = decider
         self._clocks = clocks
 
-    def create(self, wanted: Namespace, *, if_not_exists: bool) -> tuple[Namespace, bool]:
+    def create(self, definition: Namespace, *, if_not_exists: bool) -> tuple[Namespace, bool]:
         """Returns the namespace, and whether this call created it; the same request again gets the same answer."""
-        state, branch = self._decider.state, branch_in(self._decider.state, wanted.name)
-        known = find_namespace(state, wanted.name)
-        if known is not None:
-            repeated = bool(wanted.digest) and known.digest == wanted.digest
+        state, branch = self._decider.state, branch_in(self._decider.state, definition.name)
+        existing = find_namespace(state, definition.name)
+        if existing is not None:
+            repeated = bool(definition.digest) and existing.digest == definition.digest
             if not repeated and not if_not_exists:
-                raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
-            return known, repeated
-        if branch is None and state.namespaces.is_taken(wanted.name):
-            raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
+                raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=definition.name)
+            return existing, repeated
+        if branch is None and state.namespaces.is_taken(definition.name):
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=definition.name)
         if len(state.named_spaces) >= limits.NAMESPACES_MAX:
             raise MetaError(ErrorKind.BLOCKED, "TOO_MANY_NAMESPACES", most=limits.NAMESPACES_MAX)
-        made = replace(wanted, name=off_branch(wanted.name), create_time_us=max(self._clocks.now_us(), 0))
+        made = replace(definition, name=off_branch(definition.name), create_time_us=max(self._clocks.now_us(), 0))
         self._put(made, branch)
         return made, True
 
@@ -52,14 +52,14 @@ class Namespaces:
         return find_namespace(self._decider.state, name) is not None
 
     def alter(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> tuple[Namespace, list[str]]:
-        """Returns the namespace after it, and the removed properties that were there."""
+        """Returns the altered namespace, and those properties that it had and lost."""
         state = self._decider.state
-        known = get_namespace(state, name)
-        removed = [removal for removal in removals if removal in known.properties]
-        kept = {one: value for one, value in known.properties.items() if one not in removed} | dict(updates)
+        namespace = get_namespace(state, name)
+        removed = [removal for removal in removals if removal in namespace.properties]
+        kept = {key: value for key, value in namespace.properties.items() if key not in removed} | dict(updates)
         if len(kept) > limits.PROPERTIES_MAX:
             raise invalid("TOO_MANY_PROPERTIES", count=len(kept), most=limits.PROPERTIES_MAX)
-        after = replace(known, properties=kept)
+        after = replace(namespace, properties=kept)
         self._put(after, branch_in(state, name))
         return after, removed
 
@@ -67,10 +67,10 @@ class Namespaces:
         return get_namespace(self._decider.state, name)
 
     def list_all(self, branch_name: str, after: str, count: int) -> list[Namespace]:
-        """Namespaces by name; of the lake, or of a branch."""
+        """Lists namespaces by name, of the lake or of a branch."""
         state = self._decider.state
-        known = state.named_spaces.list_all(branch_in(state, on_branch("", branch_name)))
-        return [known[name] for name in nsmallest(count, (name for name in known if name > after))]
+        namespaces = state.named_spaces.list_all(branch_in(state, on_branch("", branch_name)))
+        return [namespaces[name] for name in nsmallest(count, (name for name in namespaces if name > after))]
 
     def drop(self, name: str, *, validate_only: bool) -> None:
         """Drops a namespace; refused while it contains live tables, or views."""

@@ -244,8 +244,8 @@ BUGS: Final = (
         SERVICE + "commit/admission.py",
         (
             (
-                "operation is not Operation.ALTER and FORKS not in known",
-                "operation is Operation.ALTER and FORKS not in known",
+                "operation is not Operation.ALTER and FORKS not in client_features",
+                "operation is Operation.ALTER and FORKS not in client_features",
             ),
         ),
         OF_SERVICE,
@@ -466,13 +466,13 @@ BUGS: Final = (
     Bug(
         "a list of a branch has a table that was dropped on it",
         SERVICE + "table/branch_listing.py",
-        (("(fork is not None and fork.is_dropped) or there is not None", "there is not None"),),
+        (("(fork is not None and fork.is_dropped) or view is not None", "view is not None"),),
         NAMES,
     ),
     Bug(
         "a page of a branch's tables goes on from a table that the caller may not know of",
         SERVICE + "table/listing.py",
-        (("if reads is None or reads(one.known_id)), count)", "if one), count)"),),
+        (("if reads is None or reads(table.known_id)), count)", "if table), count)"),),
         (*OF_SERVICE, "-k", "lists_of_a_branch"),
     ),
     Bug(

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.plant.bug import Bug
 
-SHARED = """            rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
+SHARED = """            rows = own.common(hidden, limits.ROWS_SAMPLED_MAX)
             if rows is not None:
 """
 EXPIRED = "    TxnState.EXPIRED: {"
@@ -54,7 +54,7 @@ BUGS: Final = (
     Bug(
         "the delta profiles don't look at concurrent appends",
         CORE + "commit/delta_rules.py",
-        (("return _appends(mine, winner) or _removed_read", "return _removed_read"),),
+        (("return _appends(judged, winner) or _removed_read", "return _removed_read"),),
     ),
     Bug(
         "an overwrite removes only the files that were live at its read version",
@@ -145,8 +145,8 @@ BUGS: Final = (
         CORE + "table/properties.py",
         (
             (
-                "    if known is not None and known.is_of_service:",
-                "    if known is not None and known.name == name == '':",
+                "    if definition is not None and definition.is_of_service:",
+                "    if definition is not None and definition.name == name == '':",
             ),
             ("    if name in BY_NAME and BY_NAME[name].is_of_service:", "    if name == '':"),
         ),

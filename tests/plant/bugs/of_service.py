@@ -33,8 +33,8 @@ BUGS: Final = (
         SERVICE + "commit/admission.py",
         (
             (
-                "        found = state.find_txn(txn_id)\n",
-                "        found = state.open.get(txn_id)\n",
+                "        txn = state.find_txn(txn_id)\n",
+                "        txn = state.open.get(txn_id)\n",
             ),
         ),
     ),
@@ -133,7 +133,7 @@ BUGS: Final = (
     Bug(
         "a remembered plan of an older version answers for a newer one",
         SERVICE + "read/scan.py",
-        (("known = self._extended(known, shown)", "known = known._replace(version=self.version)"),),
+        (("cached = self._extended(cached, shown)", "cached = cached._replace(version=self.version)"),),
         own_tests=REMEMBERED,
     ),
     Bug(
@@ -173,7 +173,7 @@ BUGS: Final = (
     Bug(
         "a remembered plan has new entries at its end instead of in order",
         SERVICE + "read/scan.py",
-        (("order[0] <= known.last:", "not order[0]:"),),
+        (("order[0] <= cached.last:", "not order[0]:"),),
         own_tests=REMEMBERED,
     ),
     Bug(

@@ -713,7 +713,7 @@ BUGS: Final = (
     Bug(
         "what is known of another history is believed",
         "metaservice/service/read/planning.py",
-        (("wanted.key_files.history != self._decider", '"" == self._decider'),),
+        (("request.key_files.history != self._decider", '"" == self._decider'),),
         own_tests=("tests/arrow/test_key_index.py", "-m", "not long", "-k", "plans_the_files"),
     ),
     Bug(
