@@ -300,7 +300,7 @@ class Branch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing ends with the block."""
+        """Ends the block; the branch stays as it is."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables())

@@ -123,7 +123,7 @@ def _refusal(owner: type, name: str, equivalent: str) -> AttributeError:
 
 
 class ForeignWordsOfClass(ABCMeta):
-    """Likewise of a call of the class itself."""
+    """Refuses other systems' calls of the class itself."""
 
     if not TYPE_CHECKING:  # otherwise mypy would take any name
 

@@ -40,7 +40,7 @@ class CheckedLake(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a query answered."""
+    """The answer of a query."""
 
     answer: str
     holds: bool

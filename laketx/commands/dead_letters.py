@@ -18,7 +18,7 @@ ANSWER_S: Final = 30.0
 
 
 class DeadLetters(Protocol):
-    """Where they go; what was flushed is durable."""
+    """The target of dead letters; flushed ones are durable."""
 
     def write(self, place: tuple[str, int, int], content: Content, error: InputError) -> None: ...
 

@@ -86,7 +86,7 @@ def batches(table: Table, scan: ArrowScan) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def reading(table: Table) -> Iterator[None]:
-    """What goes wrong with a file, as the command line says it."""
+    """Convert errors of files to errors of the command line."""
     try:
         with command_errors():
             yield

@@ -74,7 +74,7 @@ class Batch:
 
 @dataclass
 class Totals:
-    """What has been committed since the process began."""
+    """The counts of what was committed since the process began."""
 
     messages: int = 0
     upserted: int = 0

@@ -144,7 +144,7 @@ def form_of(path: str) -> str:
 
 
 def check_file(source: Source) -> None:
-    """Of all files, before one is read."""
+    """Check a file; all are checked before one is read."""
     path = Path(source.path)
     if source.path != STDIN:
         if "://" in source.path:

@@ -82,7 +82,7 @@ def _first(frame: DataFrame, most: int) -> DataFrame:
 
 
 def _texts(frame: DataFrame) -> DataFrame:
-    """By number, since names may come twice."""
+    """Take cells by number, since names may repeat."""
     fields = frame.schema.fields
     named = frame.toDF(*(f"c{number}" for number in range(len(fields))))
     return named.select([_text(f"c{number}", field) for number, field in enumerate(fields)])

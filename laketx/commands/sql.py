@@ -238,7 +238,7 @@ class Shell:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What Spark or the service refuses, as the command line says it."""
+    """Convert refusals of Spark or the service to errors of the command line."""
     try:
         with command_errors():
             yield

@@ -30,7 +30,7 @@ who_argument = click.argument("who", help="A user, or group:NAME; all are in gro
 
 
 class Where(TypedDict):
-    """What `place_options` gives: at most one of them; none: the service."""
+    """The values of `place_options`, at most one; none means the service."""
 
     table: str | None
     namespace: str | None

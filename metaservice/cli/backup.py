@@ -20,7 +20,7 @@ MAKE = "make"
 
 
 class Making(Group):
-    """What is no command is a place: `laketx backup s3://bucket/path` makes a backup there."""
+    """Treats a word that is no command as a place: `laketx backup s3://bucket/path` makes a backup there."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

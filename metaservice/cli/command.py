@@ -173,7 +173,7 @@ class Group(Command, click.Group):
     """Several commands; by itself it does nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of their declaration."""
+        """Lists commands in the order of their declaration."""
         return list(self.commands)
 
     def list_visible(self, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:

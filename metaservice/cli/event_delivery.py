@@ -36,7 +36,7 @@ SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - of Standard Webhooks
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where events go, and how."""
+    """The receiver of events, and how they are sent."""
 
     url: str
     secret: bytes = b""
@@ -50,7 +50,7 @@ class Target:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of events, for the last line."""
+    """The numbers of delivered and refused events, for the last line."""
 
     delivered: int = 0
     dead: int = 0
@@ -180,7 +180,7 @@ def message_id(events: Sequence[Event]) -> str:
 
 
 def signature(secret: bytes, name: str, moment: str, body: bytes) -> str:
-    """As Standard Webhooks has it: HMAC-SHA256 over the id, the time and the body."""
+    """Sign as Standard Webhooks: HMAC-SHA256 over the id, the time and the body."""
     signed = b".".join((name.encode(), moment.encode(), body))
     return f"v1,{base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()}"
 

@@ -108,7 +108,7 @@ class Feed:
         stopped: threading.Event,
         lineage: str = "",
     ) -> None:
-        """With `lineage`, a namespace, commits alone are told, as events of OpenLineage."""
+        """With `lineage`, a namespace, it sends only commits, as events of OpenLineage."""
         self._client = client
         self._sender = sender
         self._name = name
@@ -208,7 +208,7 @@ class Feed:
             self._advance(table.table_id, place)
 
     def _place(self, table: catalog_pb2.Table) -> Place:
-        """Of a table that has no cursor yet: at its creation, or where it was when events began."""
+        """Begin a table that has no cursor yet at its creation, or where it was when events began."""
         begin = -1
         if table.create_time_us < self._state.started_us:
             begin = self._version_at(table, self._state.started_us)

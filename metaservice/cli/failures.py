@@ -156,7 +156,7 @@ def usage_failure(message: str, *, next_step: str = "", usage: str = "") -> Comm
 
 
 def failure_of(error: LakeTXError, server: str) -> CommandError:
-    """What a call raised, in a user's terms."""
+    """Convert an error of a call to a user's terms."""
     match error:
         case MetaServiceError():
             return _refused(error, server)

@@ -173,7 +173,7 @@ def partition_of(entry: common_pb2.LiveEntry) -> common_pb2.Partition:
 
 
 def cells(entry: common_pb2.LiveEntry, types: Mapping[str, str]) -> Row:
-    """In the order of COLUMNS."""
+    """Return the cells of an entry in the order of COLUMNS."""
     file, hidden = entry.file, entry.delete_set
     is_file = entry.HasField("file")
     return (

@@ -25,13 +25,13 @@ def find_table(client: MetaClient, name_or_id: str) -> catalog_pb2.Table:
 
 
 def find_transaction(client: MetaClient, txn_id: str) -> transaction_pb2.Transaction:
-    """By its id, or by what no other of the newest begins with."""
+    """Return a transaction by its id, or by a beginning that no other of the newest has."""
     newest = (transaction.txn_id for transaction in islice(client.list_transactions(), TRANSACTIONS_MAX))
     return client.get_transaction(whole_id(txn_id, newest, "transaction"))
 
 
 def find_task(client: MetaClient, task_id: str) -> maintenance_pb2.MaintenanceTask:
-    """By its id, or by what no other begins with."""
+    """Return it by its id, or by a beginning that no other has."""
     newest = sorted((task.task_id for task in client.list_tasks()), reverse=True)
     return client.get_task(whole_id(task_id, newest, "task"))
 
@@ -91,7 +91,7 @@ def table_name(client: MetaClient, table_id: str) -> str:
 
 
 def suggest_name(session: Session, failure: CommandError) -> CommandError:
-    """Where the name of a table or namespace was wrong, the nearest that there is."""
+    """Add the nearest existing name to a refusal of a table's or namespace's name."""
     try:
         match failure.reason:
             case "TABLE_UNKNOWN" if name := failure.facts.get("name", ""):

@@ -58,7 +58,7 @@ class Column:
 
 
 class Session:
-    """What a command works with: a client, made when it is first asked for, and a place to print to."""
+    """The context of a command: a client, connected at first use, and a place to print to."""
 
     def __init__(self, now_us: Callable[[], int], environment: Mapping[str, str]) -> None:
         self.now_us = now_us
@@ -130,7 +130,7 @@ class Session:
             self._notes.print(Text(printable(text)), style="dim", soft_wrap=not self._notes.is_terminal)
 
     def done(self, text: str, answer: Answer | None = None) -> None:
-        """What a command that changes something has done; as JSON the answer, where there is one."""
+        """Reports what a command has changed; as JSON the answer, if any."""
         if not self.as_json:
             if not self.settings.quiet:
                 self.say(text)
@@ -138,7 +138,7 @@ class Session:
             self.show_json(answer)
 
     def show_answer(self, answer: Answer, text: str) -> None:
-        """As JSON the answer, for people the text."""
+        """Prints the answer as JSON, or the text for people."""
         if self.as_json:
             self.show_json(answer)
         else:
@@ -198,7 +198,7 @@ class Session:
             self.write(_cut(text, self._console.width) if self.is_terminal else text)
 
     def show_list(self, columns: Sequence[Column], items: Iterable[Item], row: Callable[[Item], Row]) -> None:
-        """As JSON one document, for people a row for each."""
+        """Prints one JSON document, or a row for each item for people."""
         if self.as_json:
             self.show_json(list(items))
         else:
@@ -318,7 +318,7 @@ def build_console(settings: Settings, *, stderr: bool = False) -> Console:
 
 
 def show_failure(console: Console, failure: CommandError) -> None:
-    """What is wrong, the facts, what to do."""
+    """Returns the lines of an error: what is wrong, the facts, what to do."""
     is_usage = failure.reason == "USAGE"
     head = failure.message.removeprefix("laketx ") if is_usage else f"{failure.reason}: {failure.message}"
     lines = [Text.assemble(("laketx: ", "bold"), (printable(head), "bold red"))]

@@ -20,7 +20,7 @@ Run = TypeVar("Run", bound=Callable[..., object])
 
 
 class AsOf(TypedDict):
-    """What `version_options` gives: at most one of them; none: the newest version."""
+    """The values of `version_options`, at most one; none means the newest version."""
 
     version: int | None
     time_us: int | None
@@ -54,7 +54,7 @@ def alone(context: click.Context, option: click.Parameter, value: object) -> obj
 
 
 def asks(run: Run) -> Run:
-    """Of a command that destroys something."""
+    """Adds the options of a command that destroys something."""
     return yes_option(dry_run_option(run))
 
 

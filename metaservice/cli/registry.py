@@ -35,7 +35,7 @@ class Root(Group):
     """Commands of this package and those that other packages add."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Those that there are, in the order of the sections; any other comes last."""
+        """Lists the existing commands in the order of the sections; any other comes last."""
         added = [each.name or "" for each in added_commands()]
         return [name for name in dict.fromkeys((*TITLE_OF, *added)) if name in added or is_own(name)]
 

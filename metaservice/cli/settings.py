@@ -35,7 +35,7 @@ class Settings:
 
     @property
     def place(self) -> str:
-        """Where the service is, for people."""
+        """The service's place, for people."""
         return self.folder or self.server
 
     def settle(self, environment: Mapping[str, str]) -> None:

@@ -116,7 +116,7 @@ def explained(
 def facts(
     conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | None = None, columns: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """What is shown of a conflict. `columns` are those that the winner set and the loser sets or has read."""
+    """Return the lines for a conflict. `columns` are those that the winner set and the loser sets or has read."""
     who = f"{word(common_pb2.Operation.Name, conflict.winner_operation)}, version {conflict.winner_version}"
     return [
         ("table", table),

@@ -14,7 +14,7 @@ class AccessCalls(Caller):
     _access: access_pb2_grpc.AccessServiceStub
 
     def whoami(self) -> access_pb2.WhoAmIResponse:
-        """Who the service takes this client for."""
+        """Returns who this client is to the service."""
         return self._call(self._access.WhoAmI, access_pb2.WhoAmIRequest())
 
     def can(

@@ -31,7 +31,7 @@ class LeaderChannel(grpc.Channel):
         self._closed = False
 
     def open(self) -> tuple[str, grpc.Channel]:
-        """Where the next call goes."""
+        """Opens the next call's channel; returns its address, too."""
         with self._lock:
             target = self._current
             if self._closed:

@@ -23,7 +23,7 @@ def engine_name(engine: pb.PeriodicEngine.ValueType) -> str:
 
 
 def waiting_text(task: pb.PeriodicTask) -> str:
-    """What a run that is due lacks; empty: nothing."""
+    """Return what a due run lacks; empty for nothing."""
     return "a worker with Spark: laketx worker --spark" if task.waits_for_engine else ""
 
 

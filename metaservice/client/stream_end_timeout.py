@@ -20,7 +20,7 @@ GRACE_S: Final = 5.0  # from a failed stream's status to its last answer: they c
 
 
 class _Forgiving(set[Any]):
-    """What a call waits for: an answer that comes after all is no surprise."""
+    """A set of awaited events; removing an absent event is no error."""
 
     def remove(self, element: Any) -> None:
         self.discard(element)

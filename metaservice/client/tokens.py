@@ -146,7 +146,7 @@ class _Command(_Source):
 
 
 def run_command(command: str) -> str:
-    """What it prints; what it says on stderr goes to the program's."""
+    """Return what the command prints; its stderr is the program's."""
     try:
         done = subprocess.run(  # noqa: S602 - the user's own command line
             command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=COMMAND_S, check=False

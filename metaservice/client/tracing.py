@@ -86,7 +86,7 @@ def _header(span: Span) -> str:
 
 
 def _note(span: Span, answer: Any) -> None:
-    """What the answer says about the outcome of a transaction."""
+    """Note in a span the outcome of the answer's transaction."""
     if not span.is_recording() or "outcome" not in getattr(getattr(answer, "DESCRIPTOR", None), "oneofs_by_name", {}):
         return
     if answer.WhichOneof("outcome") == "conflict":

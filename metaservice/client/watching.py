@@ -16,7 +16,7 @@ from protos.laketx.v1 import read_pb2
 
 
 class Stream(Protocol):
-    """What gRPC returns for a call that answers with a stream."""
+    """The call object of gRPC for a stream of answers."""
 
     def __iter__(self) -> Iterator[read_pb2.WatchResponse]: ...
 

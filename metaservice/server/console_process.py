@@ -115,7 +115,7 @@ def console_command(settings: Settings, address: str) -> list[str]:
 
 
 def own_address(settings: Settings, address: str) -> str:
-    """Where a client on this machine reaches the service."""
+    """Return the address at which a client on this machine reaches the service."""
     if address.startswith("unix"):
         return address
     host, _, port = (settings.advertise or address).rpartition(":")

@@ -66,7 +66,7 @@ def _identities(settings: Settings, decider: Decider) -> Identities | None:
 
 
 def _policy(settings: Settings, decider: Decider) -> Policy | None:
-    """Who decides roles instead of the grants, if somebody does."""
+    """Return the policy that decides roles instead of the grants, if configured."""
     if not settings.policy_url:
         return None
     from metaservice.rpc.auth.role_policy import ExternalPolicy  # noqa: PLC0415 - seldom needed

@@ -124,7 +124,7 @@ class Settings:
 
     @property
     def place(self) -> ObjectPlace | None:
-        """Where the store is, if it is in a bucket."""
+        """The store's place, if it is in a bucket."""
         return ObjectPlace.of(self.store) if self.store else None
 
     @property
@@ -139,7 +139,7 @@ class Settings:
 
     @property
     def exposed(self) -> str:
-        """What is missing for the address that it listens on, in a sentence; empty: nothing."""
+        """A sentence on what the listening address lacks; empty for nothing."""
         if self.insecure or is_local(self.listen) or (self.tls_cert and self.has_identity):
             return ""
         missing = [] if self.tls_cert else ["TLS (--tls-cert, --tls-key)"]

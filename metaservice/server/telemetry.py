@@ -61,7 +61,7 @@ def set_up_observers(settings: Settings, decider: Decider, metrics: Metrics) -> 
 
 
 def _passes(_: str) -> None:
-    """Nothing needs the record."""
+    """Ignores the record."""
 
 
 def _exports(metrics: Metrics) -> OtlpExport | None:

@@ -172,7 +172,7 @@ class Leadership(Leads):
         event(LEASE_UNREACHABLE, request=request, error=repr(error))
 
     def readings(self) -> dict[Metric, Callable[[], Reading]]:
-        """What a scrape is told of it, whether it leads or not."""
+        """Its metrics, whether it leads or not."""
         return {
             LEADER_IS: lambda: int(self.leads),
             LEASE_AGE_SECONDS: lambda: self._age_ms() / 1000,

@@ -62,7 +62,7 @@ class StandbyRegistry:
             self._failed(error)
 
     def view(self) -> Sequence[StandbyView]:
-        """What the leader knows, by address."""
+        """The standbys that the leader has seen, by address."""
         now_ms = self._clocks.mono_ms()
         return [
             StandbyView(address, now_ms - seen.first_ms, seen.is_alive(now_ms))

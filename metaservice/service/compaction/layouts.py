@@ -220,9 +220,6 @@ class Layouts:
         for table_id in table_ids:
             self._layouts.pop(table_id, None)
 
-    def table_ids(self) -> list[str]:
-        return list(self._layouts)
-
     def find(self, table_id: str) -> Layout | None:
         return self._layouts.get(table_id)
 
