@@ -53,7 +53,7 @@ def _run(session: Session, place: str, source: SourceTable, name: str, message: 
 
 @contextmanager
 def _bar(session: Session, name: str) -> Iterator[Meter]:
-    """How many files of metadata are read."""
+    """Show a progress bar of the metadata files that are read."""
     meter = Meter()
     if session.settings.quiet or not progress_bars.is_wanted():
         yield meter

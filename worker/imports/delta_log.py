@@ -1,4 +1,4 @@
-"""The log of a Delta table: what its checkpoint and the commits after it say is there.
+"""The log of a Delta table: the live files by its checkpoint and the commits after it.
 
 _delta_log/00000000000000000010.checkpoint.parquet      all that is live at version 10
 _delta_log/00000000000000000011.json                    what version 11 added and removed
@@ -47,11 +47,11 @@ class DeltaState:
     adds: dict[str, Action] = field(default_factory=dict)
 
     def apply(self, actions: Sequence[Action]) -> None:
-        """The actions of one commit, which come in any order: a file that gets another vector is removed and added."""
+        """Apply the actions of one commit, in any order: a file that gets another vector is removed and added."""
         for action in actions:
             if remove := action.get("remove"):
-                there = self.adds.get(remove["path"])
-                if there is not None and vector_id(there) == vector_id(remove):
+                live = self.adds.get(remove["path"])
+                if live is not None and vector_id(live) == vector_id(remove):
                     del self.adds[remove["path"]]
         self.put(actions)
 
@@ -59,20 +59,20 @@ class DeltaState:
         for action in actions:
             if add := action.get("add"):
                 self.adds[add["path"]] = add
-            elif found := action.get("metaData"):
-                self.metadata = found
-            elif found := action.get("protocol"):
-                self.protocol = found
+            elif metadata := action.get("metaData"):
+                self.metadata = metadata
+            elif protocol := action.get("protocol"):
+                self.protocol = protocol
 
 
 def vector_id(file: Action) -> tuple[object, ...]:
-    """Which deletion vector an action is about."""
-    found = file.get("deletionVector") or {}
-    return found.get("storageType"), found.get("pathOrInlineDv"), found.get("offset")
+    """Return what identifies the deletion vector of an action."""
+    vector = file.get("deletionVector") or {}
+    return vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset")
 
 
 def read_log(table: str, meter: Meter) -> DeltaState:
-    """The newest version."""
+    """Return the newest version of a table."""
     try:
         files, root = storage(table)
         names = _names(files, f"{root}/{LOG}")
@@ -86,7 +86,7 @@ def read_log(table: str, meter: Meter) -> DeltaState:
 
 
 def _names(files: Any, folder: str) -> list[str]:
-    return [one.base_name for one in files.get_file_info(fs.FileSelector(folder, allow_not_found=True))]
+    return [info.base_name for info in files.get_file_info(fs.FileSelector(folder, allow_not_found=True))]
 
 
 class _Log:
@@ -104,12 +104,12 @@ class _Log:
         for actions in self._meter.each(self._checkpoint, parts):
             state.put(actions)
         state.version = begin
-        commits = {int(found[1]): name for name in names if (found := COMMIT.match(name))}
+        commits = {int(matched[1]): name for name in names if (matched := COMMIT.match(name))}
         later = sorted(version for version in commits if version > begin)
         if later != list(range(begin + 1, begin + 1 + len(later))):
             raise InputError("IMPORT_SOURCE", f"the log of {self._table} lacks commits after version {begin}")
         for version, actions in zip(
-            later, self._meter.each(self._commit, [commits[one] for one in later]), strict=True
+            later, self._meter.each(self._commit, [commits[later_version] for later_version in later]), strict=True
         ):
             state.apply(actions)
             state.version = version
@@ -123,9 +123,9 @@ class _Log:
 
     def _checkpoint(self, name: str) -> list[Action]:
         actions = self._commit(name) if name.endswith(".json") else list(self._rows(name))
-        sidecars = [one["sidecar"]["path"] for one in actions if one.get("sidecar")]
-        for one in sidecars:
-            actions += self._rows(f"{SIDECARS}/{one.rpartition('/')[2]}")
+        sidecars = [action["sidecar"]["path"] for action in actions if action.get("sidecar")]
+        for path in sidecars:
+            actions += self._rows(f"{SIDECARS}/{path.rpartition('/')[2]}")
         return actions
 
     def _rows(self, name: str) -> Iterator[Action]:
@@ -137,19 +137,19 @@ class _Log:
 
 
 def _columns_in(schema: pa.Schema) -> list[str]:
-    """What is read of a checkpoint, as far as it has it."""
-    known = {one.name: one.type for one in schema}
-    found = []
+    """Return the columns of a checkpoint that are read. A checkpoint may lack some."""
+    types = {field.name: field.type for field in schema}
+    columns = []
     for column in COLUMNS:
         name, _, part = column.partition(".")
-        if name in known and (not part or known[name].get_field_index(part) >= 0):
-            found.append(column)
-    return found
+        if name in types and (not part or types[name].get_field_index(part) >= 0):
+            columns.append(column)
+    return columns
 
 
 def _is_there(value: Mapping[str, Any] | None) -> bool:
-    """Some writers have NULL in all fields of a struct for none."""
-    return value is not None and any(one is not None for one in value.values())
+    """Return whether an action is present: some writers write an absent one as a struct of NULLs."""
+    return value is not None and any(field_value is not None for field_value in value.values())
 
 
 def newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
@@ -157,10 +157,10 @@ def newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
     whole: dict[int, list[str]] = {}
     parts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for name in names:
-        if found := CHECKPOINT.match(name):
-            version = int(found[1])
-            if found["parts"]:
-                parts[version, int(found["parts"])].append(name)
+        if matched := CHECKPOINT.match(name):
+            version = int(matched[1])
+            if matched["parts"]:
+                parts[version, int(matched["parts"])].append(name)
             else:
                 whole[version] = [name]
     for (version, count), listed in parts.items():

@@ -40,7 +40,7 @@ FRAME_BYTES: Final = 8  # the length before a vector in a file, and the checksum
 
 
 def read_delta(path: str, meter: Meter) -> SourceTable:
-    """The table at its newest version."""
+    """Return the table at its newest version."""
     root = plain_path(path)
     state = read_log(root, meter)
     check_protocol(state.protocol, path)
@@ -58,12 +58,12 @@ def read_delta(path: str, meter: Meter) -> SourceTable:
         properties=dict(state.metadata.get("configuration") or {}),
         comment=str(state.metadata.get("description") or ""),
         schemas_of=schemas_of,
-        ids_by_name={name: one.field_id for one, name in zip(columns, names, strict=True) if one.field_id},
+        ids_by_name={name: column.field_id for column, name in zip(columns, names, strict=True) if column.field_id},
     )
 
 
 def check_protocol(protocol: Action, path: str) -> None:
-    """Refuses what a reader must know and none here does."""
+    """Refuse a table whose readers need a feature that is not supported here."""
     unknown = set(protocol.get("readerFeatures") or ()) - FEATURES
     version = int(protocol.get("minReaderVersion", 1))
     if version > READER_VERSION:
@@ -73,18 +73,18 @@ def check_protocol(protocol: Action, path: str) -> None:
 
 
 def _schemas(columns: Columns, names: Sequence[str]) -> tuple[list[SourceSchema], SchemasOf | None]:
-    """The columns under their names in files, and under their own; one schema if these are the same."""
-    own = [one.name for one in columns]
+    """Return the columns with their names in files, and with their logical names; one schema if they are the same."""
+    own = [column.name for column in columns]
     stored = _schema_id(names)
     if own == list(names):
         return [SourceSchema(stored, columns)], None
-    in_files = tuple(replace(one, name=name) for one, name in zip(columns, names, strict=True))
+    in_files = tuple(replace(column, name=name) for column, name in zip(columns, names, strict=True))
     schemas = [SourceSchema(stored, in_files), SourceSchema(_schema_id([*names, *own]), columns)]
     return schemas, lambda files, _: [stored] * len(files)
 
 
 def _schema_id(names: Sequence[str]) -> int:
-    """The same for the same names."""
+    """Return an id that depends on the names alone."""
     return zlib.crc32(json.dumps(list(names)).encode())
 
 
@@ -97,31 +97,31 @@ class _Files:
         self._columns = columns[:STATS_COLUMNS]
         self._names = names[:STATS_COLUMNS]
         self._meter = meter
-        wanted = state.metadata.get("partitionColumns") or ()
-        named = {one.name: (one, name) for one, name in zip(columns, names, strict=True)}
-        self._partition = [named[name] for name in wanted]
+        partition_columns = state.metadata.get("partitionColumns") or ()
+        named = {column.name: (column, name) for column, name in zip(columns, names, strict=True)}
+        self._partition = [named[name] for name in partition_columns]
 
     def all(self) -> list[SourceFile]:
         adds = list(self._state.adds.values())
-        hiding = [one for one in adds if one.get("deletionVector")]
-        hidden = dict(zip((one["path"] for one in hiding), self._meter.each(self._hidden, hiding), strict=True))
-        stats = {one["path"]: _stats(one) for one in adds}
-        unknown = [one for one in adds if "numRecords" not in stats[one["path"]]]
-        for one, rows in zip(unknown, self._meter.each(self._rows, unknown), strict=True):
-            stats[one["path"]] = {"numRecords": rows}
-        found = [self._file(one, stats[one["path"]], hidden.get(one["path"], NOTHING)) for one in adds]
-        return [one for one in found if one.rows]
+        hiding = [add for add in adds if add.get("deletionVector")]
+        hidden = dict(zip((add["path"] for add in hiding), self._meter.each(self._hidden, hiding), strict=True))
+        stats = {add["path"]: _stats(add) for add in adds}
+        unknown = [add for add in adds if "numRecords" not in stats[add["path"]]]
+        for add, rows in zip(unknown, self._meter.each(self._rows, unknown), strict=True):
+            stats[add["path"]] = {"numRecords": rows}
+        files = [self._file(add, stats[add["path"]], hidden.get(add["path"], NOTHING)) for add in adds]
+        return [file for file in files if file.rows]
 
     def _file(self, add: Action, stats: Mapping[str, Any], hidden: BitMap64) -> SourceFile:
         path, rows = self._path(add["path"]), int(stats["numRecords"])
         if hidden and hidden.max() >= rows:
             raise InputError("FILE_UNREADABLE", f"{path} has {rows} rows, and its row {hidden.max()} is deleted")
         given = add.get("partitionValues") or {}
-        values = {one.name: partition_value(given.get(name), one) for one, name in self._partition}
+        values = {column.name: partition_value(given.get(name), column) for column, name in self._partition}
         return SourceFile(path, rows, int(add["size"]), values, bounds_of(stats, self._columns, self._names), hidden)
 
     def _path(self, text: str) -> str:
-        """Paths are encoded as in a URI, and lie below the table unless they are whole."""
+        """Return a file's path. Paths in the log are encoded as in a URI, and relative to the table or absolute."""
         path = unquote(text)
         is_whole = "://" in path or path.startswith(("/", "file:"))
         return plain_file(path if is_whole else f"{self._root}/{path}")
@@ -146,5 +146,5 @@ class _Files:
 
 
 def _stats(add: Action) -> Mapping[str, Any]:
-    found = json.loads(add["stats"], parse_float=Decimal) if add.get("stats") else {}
-    return found if isinstance(found, Mapping) else {}
+    stats = json.loads(add["stats"], parse_float=Decimal) if add.get("stats") else {}
+    return stats if isinstance(stats, Mapping) else {}

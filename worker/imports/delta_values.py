@@ -48,25 +48,27 @@ UUID_CHARS: Final = 20
 def columns_of(schema: str) -> tuple[tuple[Field, ...], tuple[str, ...]]:
     """The columns of a schema in JSON, and the names that they have in files."""
     fields = json.loads(schema)["fields"]
-    return tuple(_field(one, one["name"], is_top=True) for one in fields), tuple(physical_name(one) for one in fields)
+    return tuple(_field(field, field["name"], is_top=True) for field in fields), tuple(
+        physical_name(field) for field in fields
+    )
 
 
-def physical_name(one: Mapping[str, Any]) -> str:
-    return str((one.get("metadata") or {}).get(PHYSICAL, one["name"]))
+def physical_name(field: Mapping[str, Any]) -> str:
+    return str((field.get("metadata") or {}).get(PHYSICAL, field["name"]))
 
 
-def _field(one: Mapping[str, Any], path: str, *, is_top: bool = False) -> Field:
-    if not is_top and physical_name(one) != one["name"]:
+def _field(field: Mapping[str, Any], path: str, *, is_top: bool = False) -> Field:
+    if not is_top and physical_name(field) != field["name"]:
         raise InputError(
             "IMPORT_SCHEMA",
             f"the field {path} has another name in files: fields of structs in files of other tables are read by name; "
             "rewrite the table at its source",
         )
-    about = one.get("metadata") or {}
-    nullable = bool(one.get("nullable", True)) or not is_top
+    about = field.get("metadata") or {}
+    nullable = bool(field.get("nullable", True)) or not is_top
     number = int(about.get(ID, 0)) if PHYSICAL in about else 0
     return Field(
-        one["name"], _type(one["type"], path), nullable, number, str(about.get("comment", "")) if is_top else ""
+        field["name"], _type(field["type"], path), nullable, number, str(about.get("comment", "")) if is_top else ""
     )
 
 
@@ -74,7 +76,7 @@ def _type(kind: Any, path: str) -> Type:
     if isinstance(kind, Mapping):
         match kind["type"]:
             case "struct":
-                return Struct(tuple(_field(one, f"{path}.{one['name']}") for one in kind["fields"]))
+                return Struct(tuple(_field(field, f"{path}.{field['name']}") for field in kind["fields"]))
             case "array":
                 return Array(_type(kind["elementType"], f"{path}.element"))
             case "map":
@@ -96,7 +98,7 @@ def _type(kind: Any, path: str) -> Type:
 
 
 def partition_value(text: str | None, column: Field) -> common_pb2.Value:
-    """Of a time without a zone that of UTC."""
+    """Return a partition column's value. A time without a zone is in UTC."""
     name = type_text(column.kind)
     if not text:
         return wire_value(None, name)
@@ -108,22 +110,22 @@ def partition_value(text: str | None, column: Field) -> common_pb2.Value:
 
 
 def bounds_of(stats: Mapping[str, Any], columns: Sequence[Field], names: Sequence[str]) -> dict[ColumnKey, Bounds]:
-    """Of statistics in JSON; `names` are those in files."""
-    low, high, nulls = (stats.get(one) or {} for one in ("minValues", "maxValues", "nullCount"))
+    """Return the bounds in a file's JSON statistics. `names` are the columns' names in files."""
+    low, high, nulls = (stats.get(name) or {} for name in ("minValues", "maxValues", "nullCount"))
     is_tight = stats.get("tightBounds", True)
-    found: dict[ColumnKey, Bounds] = {}
+    bounds: dict[ColumnKey, Bounds] = {}
     for column, name in zip(columns, names, strict=True):
-        least, most = (_bound(one.get(name), column.kind, is_max=one is high) for one in (low, high))
+        least, most = (_bound(extreme.get(name), column.kind, is_max=extreme is high) for extreme in (low, high))
         count = nulls.get(name) if is_tight else None
         kind = type_text(column.kind)
         if least is not None or most is not None or isinstance(count, int):
             is_cut = not is_tight or kind == "string" or kind in TIMES
-            found[key_of(column)] = Bounds(least, most, count if isinstance(count, int) else None, is_cut)
-    return found
+            bounds[key_of(column)] = Bounds(least, most, count if isinstance(count, int) else None, is_cut)
+    return bounds
 
 
 def _bound(value: Any, kind: Type, *, is_max: bool) -> common_pb2.Value | None:
-    """Texts are cut; times are rounded down to a millisecond."""
+    """Return a bound that holds although the statistics cut texts and round times down to a millisecond."""
     name = type_text(kind)
     try:
         if value is None or isinstance(value, Mapping | list):
@@ -148,7 +150,7 @@ def _micros(text: str) -> int:
 
 
 def z85_bytes(text: str) -> bytes:
-    """As ZeroMQ encodes bytes; Python's base 85 has the same digits in another order of characters."""
+    """Decode ZeroMQ's base 85. Python's has the same digits in another order of characters."""
     return base64.b85decode(text.encode().translate(bytes.maketrans(Z85, B85)))
 
 

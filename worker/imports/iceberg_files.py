@@ -46,19 +46,19 @@ class Entry:
 
 
 def read_manifests(io: Any, manifest_list: str) -> list[Record]:
-    """What the list of a snapshot says of its manifests."""
+    """Return the records of a snapshot's manifest list."""
     return list(_records(io, manifest_list, LISTED, "list of manifests"))
 
 
 def read_entries(io: Any, manifest: Record) -> list[Entry]:
     """The live entries of a manifest. An entry without a sequence number has its manifest's."""
-    found = []
-    for one in _records(io, manifest["manifest_path"], ENTRY, "manifest"):
-        if one["status"] != DELETED:
-            sequence = one["sequence_number"]
+    entries = []
+    for record in _records(io, manifest["manifest_path"], ENTRY, "manifest"):
+        if record["status"] != DELETED:
+            sequence = record["sequence_number"]
             number = manifest["sequence_number"] if sequence is None else sequence
-            found.append(Entry(one["data_file"], number or 0, manifest["partition_spec_id"] or 0))
-    return found
+            entries.append(Entry(record["data_file"], number or 0, manifest["partition_spec_id"] or 0))
+    return entries
 
 
 def _records(io: Any, uri: str, fields: Fields, what: str) -> Iterator[Record]:
@@ -69,22 +69,24 @@ def _records(io: Any, uri: str, fields: Fields, what: str) -> Iterator[Record]:
         raise InputError("FILE_UNREADABLE", f"{uri} is no {what}: {error}") from error
 
 
-def is_data(one: Entry) -> bool:
-    return bool((one.file["content"] or DATA) == DATA)
+def is_data(entry: Entry) -> bool:
+    return bool((entry.file["content"] or DATA) == DATA)
 
 
-def check_entry(one: Entry) -> None:
-    """Refuses what no reader here could show."""
-    if one.file["key_metadata"]:
-        raise refused(f"{one.path} is encrypted")
-    if one.file["content"] == EQUALITY:
-        raise refused(f"{one.path} deletes rows by their values; compact the table at its source (rewrite_data_files)")
-    if _form(one) != PARQUET and (is_data(one) or _form(one) != PUFFIN):
-        raise refused(f"{one.path} is a file of the format {_form(one)}: tables here have Parquet")
+def check_entry(entry: Entry) -> None:
+    """Refuse an entry that readers of a table can't show."""
+    if entry.file["key_metadata"]:
+        raise refused(f"{entry.path} is encrypted")
+    if entry.file["content"] == EQUALITY:
+        raise refused(
+            f"{entry.path} deletes rows by their values; compact the table at its source (rewrite_data_files)"
+        )
+    if _form(entry) != PARQUET and (is_data(entry) or _form(entry) != PUFFIN):
+        raise refused(f"{entry.path} is a file of the format {_form(entry)}: tables here have Parquet")
 
 
-def _form(one: Entry) -> str:
-    return str(one.file["file_format"]).upper()
+def _form(entry: Entry) -> str:
+    return str(entry.file["file_format"]).upper()
 
 
 def refused(why: str) -> InputError:
@@ -95,19 +97,19 @@ def refused(why: str) -> InputError:
 
 
 def bounds_of(file: Mapping[str, Any], kinds: Mapping[int, Type]) -> dict[ColumnKey, Bounds]:
-    """By column id, of the columns with these types."""
+    """Return the bounds of the columns in `kinds`, by column id."""
     low, high, nulls = (file[name] or {} for name in ("lower_bounds", "upper_bounds", "null_value_counts"))
-    found: dict[ColumnKey, Bounds] = {}
+    bounds: dict[ColumnKey, Bounds] = {}
     for column_id, kind in kinds.items():
         least, most = _bound(low.get(column_id), kind, is_max=False), _bound(high.get(column_id), kind, is_max=True)
         if least is not None or most is not None or column_id in nulls:
             is_cut = type_text(kind) == "string"  # how many characters of a text were kept is not said
-            found[column_id] = Bounds(least, most, nulls.get(column_id), is_cut)
-    return found
+            bounds[column_id] = Bounds(least, most, nulls.get(column_id), is_cut)
+    return bounds
 
 
 def _bound(raw: bytes | None, kind: Type, *, is_max: bool) -> common_pb2.Value | None:
-    """Of a type that was widened since, the bytes are those of the narrower one."""
+    """Return a bound. If the type was widened later, the bytes are those of the narrower type."""
     if raw is None:
         return None
     name = type_text(kind)
@@ -134,32 +136,32 @@ class Deletes:
 
     def __init__(self, io: Any, entries: Sequence[Entry], meter: Meter) -> None:
         self._by_path: dict[str, list[tuple[int, BitMap64]]] = defaultdict(list)
-        vectors = [one for one in entries if _form(one) == PUFFIN]
-        tables = [one for one in entries if _form(one) == PARQUET]
-        for one, vector in zip(vectors, meter.each(lambda one: _vector(io, one), vectors), strict=True):
-            self._by_path[plain_file(one.file["referenced_data_file"])].append((one.sequence, vector))
-        for one, found in zip(tables, meter.each(lambda one: list(_positions(io, one)), tables), strict=True):
-            for path, positions in found:
-                self._by_path[plain_file(path)].append((one.sequence, positions))
+        vectors = [entry for entry in entries if _form(entry) == PUFFIN]
+        tables = [entry for entry in entries if _form(entry) == PARQUET]
+        for entry, vector in zip(vectors, meter.each(lambda entry: _vector(io, entry), vectors), strict=True):
+            self._by_path[plain_file(entry.file["referenced_data_file"])].append((entry.sequence, vector))
+        for entry, listed in zip(tables, meter.each(lambda entry: list(_positions(io, entry)), tables), strict=True):
+            for path, positions in listed:
+                self._by_path[plain_file(path)].append((entry.sequence, positions))
 
     def of(self, path: str, sequence: int, rows: int) -> BitMap64:
-        """Those that came with the file, or after it."""
-        found = BitMap64()
+        """Return the positions that were hidden with the file's snapshot or after it."""
+        hidden = BitMap64()
         for number, positions in self._by_path.get(path, ()):
             if number >= sequence:
-                found |= positions
-        if found and found.max() >= rows:
-            raise InputError("FILE_UNREADABLE", f"{path} has {rows} rows, and its row {found.max()} is deleted")
-        return found
+                hidden |= positions
+        if hidden and hidden.max() >= rows:
+            raise InputError("FILE_UNREADABLE", f"{path} has {rows} rows, and its row {hidden.max()} is deleted")
+        return hidden
 
 
-def _vector(io: Any, one: Entry) -> BitMap64:
-    offset, size = one.file["content_offset"], one.file["content_size_in_bytes"]
-    with io.new_input(one.path).open() as stream:
+def _vector(io: Any, entry: Entry) -> BitMap64:
+    offset, size = entry.file["content_offset"], entry.file["content_size_in_bytes"]
+    with io.new_input(entry.path).open() as stream:
         stream.seek(offset)
-        return read_vector(stream.read(size), one.path)
+        return read_vector(stream.read(size), entry.path)
 
 
-def _positions(io: Any, one: Entry) -> Iterator[tuple[str, BitMap64]]:
-    with io.new_input(one.path).open() as stream:
+def _positions(io: Any, entry: Entry) -> Iterator[tuple[str, BitMap64]]:
+    with io.new_input(entry.path).open() as stream:
         yield from read_positions(stream)

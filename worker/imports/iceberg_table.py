@@ -55,13 +55,13 @@ WORDS: Final[Mapping[type[ice.IcebergType], str]] = {
 
 
 def is_static(uri: str) -> bool:
-    """Whether it is a metadata file, or the folder of a table with one, and no catalog."""
+    """Return whether a location is a metadata file, or the folder of a table with one, and no catalog."""
     scheme = uri.partition("://")[0] if "://" in uri else ""
     return uri.endswith(STATIC) or scheme in ("", "file")
 
 
 def open_table(uri: str, name: str, options: Mapping[str, str]) -> Table:
-    """From a catalog, by its URI; or from a metadata file."""
+    """Open a table from a catalog, by its URI, or from a metadata file."""
     try:
         if is_static(uri):
             return StaticTable.from_metadata(uri, dict(options))
@@ -73,7 +73,7 @@ def open_table(uri: str, name: str, options: Mapping[str, str]) -> Table:
 
 
 def read_iceberg(table: Table, meter: Meter) -> SourceTable:
-    """The table at its current snapshot."""
+    """Return the table at its current snapshot."""
     current = SourceSchema(table.schema().schema_id, columns_of(table.schema()))
     mapping = _name_mapping(table)
     partition_columns, files = _files(table, current, meter)
@@ -99,21 +99,23 @@ def read_iceberg(table: Table, meter: Meter) -> SourceTable:
 
 
 def columns_of(schema: Any) -> tuple[Field, ...]:
-    """Refused where tables here have no such type."""
-    return tuple(_field(one, one.name, is_top=True) for one in schema.fields)
+    """Return the columns of a schema. Refuse a type that tables here don't have."""
+    return tuple(_field(field, field.name, is_top=True) for field in schema.fields)
 
 
-def _field(one: ice.NestedField, path: str, *, is_top: bool = False) -> Field:
-    if getattr(one, "initial_default", None) is not None:
+def _field(field: ice.NestedField, path: str, *, is_top: bool = False) -> Field:
+    if getattr(field, "initial_default", None) is not None:
         raise refused(f"{path} has a default for rows that were there before it: rewrite the table at its source")
-    nullable = not (is_top and one.required)
-    return Field(one.name, _type(one.field_type, path), nullable, one.field_id, (one.doc or "") if is_top else "")
+    nullable = not (is_top and field.required)
+    return Field(
+        field.name, _type(field.field_type, path), nullable, field.field_id, (field.doc or "") if is_top else ""
+    )
 
 
 def _type(kind: ice.IcebergType, path: str) -> Type:
     match kind:
         case ice.StructType():
-            return Struct(tuple(_field(one, f"{path}.{one.name}") for one in kind.fields))
+            return Struct(tuple(_field(field, f"{path}.{field.name}") for field in kind.fields))
         case ice.ListType():
             return Array(_type(kind.element_type, f"{path}.element"), kind.element_id)
         case ice.MapType():
@@ -131,7 +133,7 @@ def _type(kind: ice.IcebergType, path: str) -> Type:
 def _schemas(
     table: Table, current: SourceSchema, mapping: Mapping[str, int] | None, by_partition: frozenset[int], meter: Meter
 ) -> tuple[list[SourceSchema], SchemasOf | None]:
-    """The schemas whose names files have; only the current one if all names are what they always were.
+    """Return the schemas by whose names files are read: only the current one if no name ever changed.
 
     Values of columns in `by_partition` are not read from files, so their names there don't matter.
     """
@@ -155,7 +157,7 @@ def _change_in_files(schema: SourceSchema) -> bool:
 
 
 def _in_files(schema: SourceSchema, by_partition: frozenset[int]) -> list[SourceSchema]:
-    """Also under the names that Iceberg's libraries write into files for those that Avro doesn't allow."""
+    """Return a schema, and before it the one with the names that Iceberg's libraries write into files for Avro."""
     columns = tuple(
         column if column.field_id in by_partition else replace(column, name=make_compatible_name(column.name))
         for column in schema.columns
@@ -165,15 +167,15 @@ def _in_files(schema: SourceSchema, by_partition: frozenset[int]) -> list[Source
     return [SourceSchema(-1 - schema.schema_id, columns), schema]
 
 
-def _named(one: ice.NestedField) -> Field:
-    """A column with its names and ids alone: one that is gone may be of any type."""
-    return Field(one.name, _named_type(one.field_type), True, one.field_id)
+def _named(field: ice.NestedField) -> Field:
+    """Return a column with its names and ids alone: a dropped column may be of any type."""
+    return Field(field.name, _named_type(field.field_type), True, field.field_id)
 
 
 def _named_type(kind: ice.IcebergType) -> Type:
     match kind:
         case ice.StructType():
-            return Struct(tuple(_named(one) for one in kind.fields))
+            return Struct(tuple(_named(field) for field in kind.fields))
         case ice.ListType():
             return Array(_named_type(kind.element_type), kind.element_id)
         case ice.MapType():
@@ -183,15 +185,15 @@ def _named_type(kind: ice.IcebergType) -> Type:
 
 
 def _name_mapping(table: Table) -> dict[str, int] | None:
-    """The ids of the columns of files that have none."""
+    """Return the column ids for files that have none."""
     mapping = table.name_mapping()
     if mapping is None:
         return None
-    return {name: one.field_id for one in mapping for name in one.names if one.field_id is not None}
+    return {name: field.field_id for field in mapping for name in field.names if field.field_id is not None}
 
 
 class _ByFooters:
-    """Finds by whose names a file can be read, by the field ids in its footer."""
+    """Finds the schema by whose names a file is read, from the field ids in its footer."""
 
     def __init__(
         self,
@@ -212,10 +214,10 @@ class _ByFooters:
             for _, field in fields_below(column.kind, column.field_id)
         }
 
-    def schemas_of(self, files: Sequence[SourceFile], known: Sequence[int]) -> list[int]:
-        schemas = [one for one in self._schemas if one.schema_id in known]
-        found = self._meter.each(lambda one: self._columns_in(one.path), files)
-        return [self._schema_of(one.path, ids, schemas) for one, ids in zip(files, found, strict=True)]
+    def schemas_of(self, files: Sequence[SourceFile], schema_ids: Sequence[int]) -> list[int]:
+        schemas = [schema for schema in self._schemas if schema.schema_id in schema_ids]
+        ids_by_file = self._meter.each(lambda file: self._columns_in(file.path), files)
+        return [self._schema_of(file.path, ids, schemas) for file, ids in zip(files, ids_by_file, strict=True)]
 
     def _columns_in(self, path: str) -> dict[str, int | None]:
         with self._io.new_input(path).open() as stream:
@@ -228,18 +230,18 @@ class _ByFooters:
                     f"the field {name} of a struct is {field.name} in {path}, and fields of structs in files of other "
                     "tables are read by name: rename it at its source, and rewrite the table there",
                 )
-        ids = {one.name: field_id(one) for one in schema}
-        if all(one is None for one in ids.values()):
+        ids = {column.name: field_id(column) for column in schema}
+        if all(number is None for number in ids.values()):
             return {name: self._mapping.get(name) for name in ids}
         return ids
 
     def _schema_of(self, path: str, ids: Mapping[str, int | None], schemas: Sequence[SourceSchema]) -> int:
-        wanted = {one.field_id for one in schemas[-1].columns} - self._by_partition
-        has = {one: name for name, one in ids.items() if one in wanted}
+        needed_ids = {column.field_id for column in schemas[-1].columns} - self._by_partition
+        has = {number: name for name, number in ids.items() if number in needed_ids}
         for schema in reversed(schemas):
-            names = {one.field_id: one.name for one in schema.columns if one.field_id in wanted}
-            if all(names.get(one) == name for one, name in has.items()) and not any(
-                name in ids for one, name in names.items() if one not in has
+            names = {column.field_id: column.name for column in schema.columns if column.field_id in needed_ids}
+            if all(names.get(number) == name for number, name in has.items()) and not any(
+                name in ids for number, name in names.items() if number not in has
             ):
                 return schema.schema_id
         raise InputError(
@@ -250,7 +252,7 @@ class _ByFooters:
 
 
 def _fields_in(kind: pa.DataType) -> Iterator[pa.Field]:
-    """Those of all levels."""
+    """Yield the fields of all levels."""
     if pa.types.is_nested(kind):
         for at in range(kind.num_fields):
             yield kind.field(at)
@@ -261,50 +263,52 @@ def _fields_in(kind: pa.DataType) -> Iterator[pa.Field]:
 
 
 def _files(table: Table, current: SourceSchema, meter: Meter) -> tuple[list[str], list[SourceFile]]:
-    """The columns for whose values all files have a partition, and the files."""
+    """Return the columns by whose values all files are partitioned, and the files."""
     snapshot = table.current_snapshot()
     manifests = [] if snapshot is None else read_manifests(table.io, snapshot.manifest_list)
-    entries = list(chain.from_iterable(meter.each(lambda one: read_entries(table.io, one), manifests)))
-    for one in entries:
-        check_entry(one)
-    data = [one for one in entries if is_data(one)]
-    deletes = Deletes(table.io, [one for one in entries if not is_data(one)], meter)
-    columns = {one.field_id: one for one in current.columns}
-    used = sorted({one.spec_id for one in data}) or [table.spec().spec_id]
+    entries = list(chain.from_iterable(meter.each(lambda manifest: read_entries(table.io, manifest), manifests)))
+    for entry in entries:
+        check_entry(entry)
+    data = [entry for entry in entries if is_data(entry)]
+    deletes = Deletes(table.io, [entry for entry in entries if not is_data(entry)], meter)
+    columns = {column.field_id: column for column in current.columns}
+    used = sorted({entry.spec_id for entry in data}) or [table.spec().spec_id]
     values = {spec_id: PartitionColumns(table.specs()[spec_id], columns) for spec_id in used}
-    kinds = {one.field_id: one.kind for one in current.columns[:STATS_COLUMNS]}
-    files = [_file(one, values[one.spec_id], kinds, deletes) for one in data if one.file["record_count"]]
+    kinds = {column.field_id: column.kind for column in current.columns[:STATS_COLUMNS]}
+    files = [_file(entry, values[entry.spec_id], kinds, deletes) for entry in data if entry.file["record_count"]]
     return _partition_columns(list(values.values())), files
 
 
-def _file(one: Entry, values: PartitionColumns, kinds: Mapping[int, Type], deletes: Deletes) -> SourceFile:
-    path, rows = plain_file(one.path), one.file["record_count"]
-    hidden = deletes.of(path, one.sequence, rows)
-    return SourceFile(path, rows, one.file["file_size_in_bytes"], values.of(one), bounds_of(one.file, kinds), hidden)
+def _file(entry: Entry, values: PartitionColumns, kinds: Mapping[int, Type], deletes: Deletes) -> SourceFile:
+    path, rows = plain_file(entry.path), entry.file["record_count"]
+    hidden = deletes.of(path, entry.sequence, rows)
+    return SourceFile(
+        path, rows, entry.file["file_size_in_bytes"], values.of(entry), bounds_of(entry.file, kinds), hidden
+    )
 
 
 class PartitionColumns:
-    """The columns whose values a partition spec has as they are. What is made of columns hides in the statistics."""
+    """The columns of a partition spec with the transform identity. Other transforms are covered by statistics."""
 
     def __init__(self, spec: Any, columns: Mapping[int, Field]) -> None:
         self._places = [
-            (at, columns[one.source_id])
-            for at, one in enumerate(spec.fields)
-            if isinstance(one.transform, IdentityTransform)
-            and one.source_id in columns
-            and type_text(columns[one.source_id].kind) not in NO_PARTITION
+            (at, columns[field.source_id])
+            for at, field in enumerate(spec.fields)
+            if isinstance(field.transform, IdentityTransform)
+            and field.source_id in columns
+            and type_text(columns[field.source_id].kind) not in NO_PARTITION
         ]
 
     @property
     def names(self) -> list[str]:
         return [column.name for _, column in self._places]
 
-    def of(self, one: Entry) -> dict[str, common_pb2.Value]:
-        values = list(one.file["partition"].values())
+    def of(self, entry: Entry) -> dict[str, common_pb2.Value]:
+        values = list(entry.file["partition"].values())
         return {column.name: partition_value(values[at], column.kind) for at, column in self._places}
 
 
 def _partition_columns(specs: Sequence[PartitionColumns]) -> list[str]:
-    """Those of all specs, in the order of the newest."""
-    listed = [one.names for one in specs]
+    """Return the columns that all specs have, in the order of the newest spec."""
+    listed = [spec.names for spec in specs]
     return [name for name in listed[-1] if all(name in names for names in listed)]

@@ -45,13 +45,13 @@ class FoundFile:
     columns: Mapping[str, str]
 
 
-def plan_import(table: TableView, found: Sequence[FoundFile]) -> Write:
+def plan_import(table: TableView, files: Sequence[FoundFile]) -> Write:
     def stage(stage: Stage) -> Staged:
-        partitions = partitions_named(table, [one.folders for one in found])
+        partitions = partitions_named(table, [file.folders for file in files])
         entries = []
-        for one, place in zip(found, partitions, strict=True):
-            if one.footer.num_rows:
-                entries.append(data_file(stage.meta, one.path, one.footer, one.size, external=True))
+        for file, place in zip(files, partitions, strict=True):
+            if file.footer.num_rows:
+                entries.append(data_file(stage.meta, file.path, file.footer, file.size, external=True))
                 entries[-1].partition.CopyFrom(place)
         check_required(stage.meta, entries)
         return Staged(files=entries)
@@ -59,11 +59,11 @@ def plan_import(table: TableView, found: Sequence[FoundFile]) -> Write:
     return Write(table, common_pb2.OPERATION_INSERT, stage)
 
 
-# -- what is there -----------------------------------------------------------------------------------------------------
+# -- finding files ----------------------------------------------------------------------------------------------------
 
 
 def find_files(client: MetaClient, path: str) -> list[FoundFile]:
-    """Refused before a footer is read where one of them is the lake's own."""
+    """List the Parquet files at a path. Refuse the lake's own files before any footer is read."""
     try:
         files, root = storage(path)
     except pa.ArrowInvalid as error:
@@ -74,46 +74,46 @@ def find_files(client: MetaClient, path: str) -> list[FoundFile]:
     infos = [info] if info.type == fs.FileType.File else list_parquet(files, root)
     if not infos:
         raise InputError("FILES_MISSING", f"there are no Parquet files at {path}")
-    insides = [one.path.removeprefix(root).strip("/") for one in infos]
+    insides = [file_info.path.removeprefix(root).strip("/") for file_info in infos]
     if path.startswith("/"):
-        wholes = [os.path.realpath(one.path) for one in infos]
+        wholes = [os.path.realpath(file_info.path) for file_info in infos]
     else:
         wholes = [f"{path}/{inside}".rstrip("/") for inside in insides]
     check_outside(client, wholes)
     try:
-        footers = read_footers(files, [one.path for one in infos])
+        footers = read_footers(files, [file_info.path for file_info in infos])
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError("FILE_UNREADABLE", f"{path}: {error}") from error
-    found = []
-    for one, footer, inside, whole in zip(infos, footers, insides, wholes, strict=True):
-        found.append(FoundFile(whole, one.size, footer, folder_values(inside), file_columns(footer, whole)))
-    if len({tuple(one.folders) for one in found}) > 1:
+    found_files = []
+    for file_info, footer, inside, whole in zip(infos, footers, insides, wholes, strict=True):
+        found_files.append(FoundFile(whole, file_info.size, footer, folder_values(inside), file_columns(footer, whole)))
+    if len({tuple(file.folders) for file in found_files}) > 1:
         raise InputError("PARTITION_INVALID", f"the folders below {path} don't name the same columns everywhere")
-    return found
+    return found_files
 
 
 def folder_values(inside: str) -> dict[str, str | None]:
     """The values in the folder names of `day=2026-11-01/region=eu/x.parquet`."""
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for part in inside.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals:
-            found[unquote(name)] = None if value == NO_VALUE else unquote(value)
-    return found
+            values[unquote(name)] = None if value == NO_VALUE else unquote(value)
+    return values
 
 
 def file_columns(footer: Any, path: str) -> dict[str, str]:
     leaves = top_leaves(footer)
-    found = {}
-    for one in footer.schema.to_arrow_schema():
-        leaf = leaves.get(one.name)
+    columns = {}
+    for field in footer.schema.to_arrow_schema():
+        leaf = leaves.get(field.name)
         is_old_time = leaf is not None and footer.schema.column(leaf).physical_type == "INT96"
-        found[one.name] = "timestamp" if is_old_time else arrow_word(one.type, path)
-    return found
+        columns[field.name] = "timestamp" if is_old_time else arrow_word(field.type, path)
+    return columns
 
 
 def arrow_word(kind: Any, path: str) -> str:
-    """A file's type in the wire's words; refused where Spark can't read it as such."""
+    """Return the wire's name of an Arrow type. Refuse types that Spark can't read."""
     return type_text(_read_arrow(kind, path))
 
 
@@ -132,17 +132,17 @@ def _read_arrow(kind: Any, path: str) -> Type:
         return Map(_read_arrow(kind.key_type, path), _read_arrow(kind.item_type, path))
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        return Struct(tuple(Field(one.name, _read_arrow(one.type, path)) for one in fields))
+        return Struct(tuple(Field(field.name, _read_arrow(field.type, path)) for field in fields))
     raise InputError("TYPE_NOT_SUPPORTED", f"{kind} in {path} has no counterpart in a table: write another type")
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def schema_of_files(found: Sequence[FoundFile]) -> str:
+def schema_of_files(files: Sequence[FoundFile]) -> str:
     """The columns of the first file and of the folders, as `create_table` takes them."""
-    first = found[0]
-    folders = [(column, folder_type([one.folders[column] for one in found])) for column in first.folders]
+    first = files[0]
+    folders = [(column, folder_type([file.folders[column] for file in files])) for column in first.folders]
     return ", ".join(f"{quoted(column)} {word}" for column, word in [*first.columns.items(), *folders])
 
 
@@ -167,29 +167,30 @@ def _is_date(value: str) -> bool:
         return False
 
 
-def check_files(meta: catalog_pb2.Table, found: Sequence[FoundFile]) -> None:
+def check_files(meta: catalog_pb2.Table, files: Sequence[FoundFile]) -> None:
     if meta.primary_key:
         raise InputError(
             "TABLE_KEYED", f"{meta.name} has a primary key: its files are sorted and bucketed, so insert the rows"
         )
-    for one in found:
-        check_columns(meta, one)
+    for file in files:
+        check_columns(meta, file)
 
 
-def check_columns(meta: catalog_pb2.Table, one: FoundFile) -> None:
+def check_columns(meta: catalog_pb2.Table, file: FoundFile) -> None:
     types = {column.name: column.type for column in meta.columns}
-    if set(one.folders) != set(meta.partition_columns):
+    if set(file.folders) != set(meta.partition_columns):
         raise InputError(
             "PARTITION_INVALID",
-            f"the folders of {one.path} are {dict(one.folders)}, the table is partitioned by {meta.partition_columns}",
+            f"the folders of {file.path} are {dict(file.folders)}, "
+            f"the table is partitioned by {meta.partition_columns}",
         )
-    for name, word in one.columns.items():
+    for name, word in file.columns.items():
         if name not in types:
-            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}, which {one.path} has")
-        if name in one.folders:
-            raise InputError("COLUMN_TWICE", f"{one.path} has {name} in the file and in its folders")
+            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}, which {file.path} has")
+        if name in file.folders:
+            raise InputError("COLUMN_TWICE", f"{file.path} has {name} in the file and in its folders")
         if types[name].replace(" not null", "") != word:
-            raise InputError("SCHEMA_MISMATCH", f"{name} is {types[name]} in {meta.name}, and {word} in {one.path}")
+            raise InputError("SCHEMA_MISMATCH", f"{name} is {types[name]} in {meta.name}, and {word} in {file.path}")
     for column in meta.columns:
-        if not column.nullable and column.name not in one.columns and column.name not in one.folders:
-            raise InputError("COLUMN_MISSING", f"{one.path} lacks {column.name}, which {meta.name} requires")
+        if not column.nullable and column.name not in file.columns and column.name not in file.folders:
+            raise InputError("COLUMN_MISSING", f"{file.path} lacks {column.name}, which {meta.name} requires")

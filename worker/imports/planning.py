@@ -47,40 +47,41 @@ class ImportPlan:
     @property
     def has_late(self) -> bool:
         """Whether files come with hidden rows: these are hidden when the files are there, by a second commit."""
-        return any(one.hidden for one in self.add)
+        return any(file.hidden for file in self.add)
 
     @property
     def is_empty(self) -> bool:
         return not (self.add or self.remove or self.hide)
 
 
-def plan_import(known: Mapping[str, KnownFile], source: Iterable[SourceFile]) -> ImportPlan:
-    """`known` is by path. Files without visible rows are left out."""
+def plan_import(live_files: Mapping[str, KnownFile], source: Iterable[SourceFile]) -> ImportPlan:
+    """Compare the live files, by path, with the source's. Files without visible rows are left out."""
     plan = ImportPlan()
-    left = dict(known)
+    left = dict(live_files)
     seen: set[str] = set()
-    for one in source:
-        if one.path in seen:
-            raise InputError("PATH_TWICE", f"the source names {one.path} twice: repair it there")
-        seen.add(one.path)
-        if len(one.hidden) >= one.rows:
+    for source_file in source:
+        if source_file.path in seen:
+            raise InputError("PATH_TWICE", f"the source names {source_file.path} twice: repair it there")
+        seen.add(source_file.path)
+        if len(source_file.hidden) >= source_file.rows:
             continue
-        there = left.pop(one.path, None)
-        if there is None:
-            plan.add.append(one)
+        live = left.pop(source_file.path, None)
+        if live is None:
+            plan.add.append(source_file)
         else:
-            _check_same(there, one)
-            if fresh := one.hidden - there.hidden:
-                plan.hide.append(Hide(there.file, fresh))
-    plan.remove = [one.file for one in left.values()]
+            _check_same(live, source_file)
+            if fresh := source_file.hidden - live.hidden:
+                plan.hide.append(Hide(live.file, fresh))
+    plan.remove = [source_file.file for source_file in left.values()]
     return plan
 
 
-def _check_same(there: KnownFile, one: SourceFile) -> None:
-    if (there.file.rows, there.file.bytes) != (one.rows, one.bytes):
-        why = f"{one.path} has {one.rows} rows in {one.bytes} bytes; it had {there.file.rows} in {there.file.bytes}"
-    elif shown := len(there.hidden - one.hidden):
-        why = f"{shown} rows of {one.path} that were deleted are back"
+def _check_same(live: KnownFile, source_file: SourceFile) -> None:
+    if (live.file.rows, live.file.bytes) != (source_file.rows, source_file.bytes):
+        sizes = f"{source_file.rows} rows in {source_file.bytes} bytes; it had {live.file.rows} in {live.file.bytes}"
+        why = f"{source_file.path} has {sizes}"
+    elif shown := len(live.hidden - source_file.hidden):
+        why = f"{shown} rows of {source_file.path} that were deleted are back"
     else:
         return
     raise InputError("IMPORT_REWOUND", f"{why}: import the source anew, under another name or after a drop")
@@ -88,18 +89,18 @@ def _check_same(there: KnownFile, one: SourceFile) -> None:
 
 @dataclass
 class Meter:
-    """Counts files that are read, of those known so far."""
+    """Counts the files that are read so far, and their total."""
 
     done: int = 0
     total: int = 0
 
-    def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """In threads; each item is one file."""
-        self.total += len(items)
+    def each(self, work: Callable[[T], R], files: Sequence[T]) -> list[R]:
+        """Return the result of `work` for each file, in order. The calls run in threads."""
+        self.total += len(files)
 
-        def counted(one: T) -> R:
-            found = work(one)
+        def counted(file: T) -> R:
+            result = work(file)
             self.done += 1
-            return found
+            return result
 
-        return in_threads(counted, items)
+        return in_threads(counted, files)

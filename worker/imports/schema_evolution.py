@@ -14,31 +14,31 @@ BETWEEN: Final = "between_names_{}"  # of a column whose new name another one st
 
 
 def columns_changes(before: Columns, after: Columns) -> list[common_pb2.SchemaChange]:
-    """In the order in which they are possible: drops, renames, types, additions, places."""
-    known = {key_of(one): one for one in before}
-    wanted = {key_of(one): one for one in after}
-    found = [_drop(quoted(one.name)) for key, one in known.items() if key not in wanted]
-    now = {key: one.name for key, one in known.items() if key in wanted}
-    found += _renames(now, {key: one.name for key, one in wanted.items() if key in known})
-    for key, one in wanted.items():
-        if key in known:
-            found += _settings(known[key], one)
-    order = [wanted[key].name for key in known if key in wanted]
-    for key, one in wanted.items():
-        if key not in known:
-            found.append(_add(quoted(one.name), one))
-            order.append(one.name)
-    return found + list(_moves(order, [one.name for one in after]))
+    """Return the changes in an order that works: drops, renames, types, additions, places."""
+    old_columns = {key_of(column): column for column in before}
+    new_columns = {key_of(column): column for column in after}
+    changes = [_drop(quoted(column.name)) for key, column in old_columns.items() if key not in new_columns]
+    now = {key: column.name for key, column in old_columns.items() if key in new_columns}
+    changes += _renames(now, {key: column.name for key, column in new_columns.items() if key in old_columns})
+    for key, column in new_columns.items():
+        if key in old_columns:
+            changes += _settings(old_columns[key], column)
+    order = [new_columns[key].name for key in old_columns if key in new_columns]
+    for key, column in new_columns.items():
+        if key not in old_columns:
+            changes.append(_add(quoted(column.name), column))
+            order.append(column.name)
+    return changes + list(_moves(order, [column.name for column in after]))
 
 
 def is_same(before: Columns, after: Columns) -> bool:
     return not columns_changes(before, after)
 
 
-def _renames(now: dict[ColumnKey, str], wanted: dict[ColumnKey, str]) -> Iterator[common_pb2.SchemaChange]:
-    """A column whose new name is taken gets one in between."""
+def _renames(now: dict[ColumnKey, str], new_names: dict[ColumnKey, str]) -> Iterator[common_pb2.SchemaChange]:
+    """Yield renames. A column whose new name is still taken gets a temporary name first."""
     later: list[ColumnKey] = []
-    for key, name in wanted.items():
+    for key, name in new_names.items():
         if now[key] == name:
             continue
         if any(other != key and taken.lower() == name.lower() for other, taken in now.items()):
@@ -50,7 +50,7 @@ def _renames(now: dict[ColumnKey, str], wanted: dict[ColumnKey, str]) -> Iterato
             yield _rename(now[key], name)
             now[key] = name
     for key in later:
-        yield _rename(now[key], wanted[key])
+        yield _rename(now[key], new_names[key])
 
 
 def _settings(before: Field, after: Field) -> Iterator[common_pb2.SchemaChange]:
@@ -65,17 +65,17 @@ def _settings(before: Field, after: Field) -> Iterator[common_pb2.SchemaChange]:
 def _types(path: str, before: Type, after: Type) -> Iterator[common_pb2.SchemaChange]:
     match before, after:
         case Struct(old), Struct(new):
-            names = {one.name: one for one in new}
-            known = {one.name: one for one in old}
-            for one in new:
-                below = f"{path}.{quoted(one.name)}"
-                if one.name not in known:
-                    yield _add(below, one)
+            names = {field.name: field for field in new}
+            old_fields = {field.name: field for field in old}
+            for field in new:
+                below = f"{path}.{quoted(field.name)}"
+                if field.name not in old_fields:
+                    yield _add(below, field)
                 else:
-                    yield from _types(below, known[one.name].kind, one.kind)
-            for one in old:
-                if one.name not in names:
-                    yield _drop(f"{path}.{quoted(one.name)}")
+                    yield from _types(below, old_fields[field.name].kind, field.kind)
+            for field in old:
+                if field.name not in names:
+                    yield _drop(f"{path}.{quoted(field.name)}")
         case Array(), Array():
             yield from _types(f"{path}.element", before.element, after.element)
         case Map(), Map():
@@ -88,17 +88,19 @@ def _types(path: str, before: Type, after: Type) -> Iterator[common_pb2.SchemaCh
                 yield common_pb2.SchemaChange(widen=common_pb2.WidenColumn(path=path, type=type_text(after)))
 
 
-def _moves(now: list[str], wanted: Sequence[str]) -> Iterator[common_pb2.SchemaChange]:
-    for at, name in enumerate(wanted):
+def _moves(now: list[str], target: Sequence[str]) -> Iterator[common_pb2.SchemaChange]:
+    for at, name in enumerate(target):
         if now[at] != name:
             now.remove(name)
             now.insert(at, name)
-            place = common_pb2.ColumnPlace(after=quoted(wanted[at - 1]) if at else "")
+            place = common_pb2.ColumnPlace(after=quoted(target[at - 1]) if at else "")
             yield common_pb2.SchemaChange(move=common_pb2.MoveColumn(path=quoted(name), place=place))
 
 
-def _add(path: str, one: Field) -> common_pb2.SchemaChange:
-    return common_pb2.SchemaChange(add=common_pb2.AddColumn(path=path, type=type_text(one.kind), comment=one.comment))
+def _add(path: str, column: Field) -> common_pb2.SchemaChange:
+    return common_pb2.SchemaChange(
+        add=common_pb2.AddColumn(path=path, type=type_text(column.kind), comment=column.comment)
+    )
 
 
 def _drop(path: str) -> common_pb2.SchemaChange:
@@ -126,13 +128,13 @@ def keep_their_names(schemas: Iterable[Columns]) -> bool:
         for column in columns:
             is_one = names.setdefault(column.field_id, column.name) == column.name
             keeps &= is_one and ids.setdefault(column.name.lower(), column.field_id) == column.field_id
-            for parent, one in fields_below(column.kind, column.field_id):
-                same_name = named.setdefault(one.field_id, one.name) == one.name
-                if not same_name or nested.setdefault((parent, one.name.lower()), one.field_id) != one.field_id:
+            for parent, field in fields_below(column.kind, column.field_id):
+                same_name = named.setdefault(field.field_id, field.name) == field.name
+                if not same_name or nested.setdefault((parent, field.name.lower()), field.field_id) != field.field_id:
                     raise InputError(
                         "IMPORT_SCHEMA",
-                        f"the field {one.name} of {column.name} was renamed, or has the name of a dropped one: fields "
-                        "of structs in files of other tables are read by name; rewrite the table at its source",
+                        f"the field {field.name} of {column.name} was renamed, or has the name of a dropped one: "
+                        "fields of structs in files of other tables are read by name; rewrite the table at its source",
                     )
     return keeps
 
@@ -140,9 +142,9 @@ def keep_their_names(schemas: Iterable[Columns]) -> bool:
 def fields_below(kind: Type, parent: int) -> Iterator[tuple[int, Field]]:
     match kind:
         case Struct(fields):
-            for one in fields:
-                yield parent, one
-                yield from fields_below(one.kind, one.field_id)
+            for field in fields:
+                yield parent, field
+                yield from fields_below(field.kind, field.field_id)
         case Array(element, element_id):
             yield from fields_below(element, element_id)
         case Map(key, value, key_id, value_id):
@@ -153,16 +155,22 @@ def fields_below(kind: Type, parent: int) -> Iterator[tuple[int, Field]]:
 
 
 def as_then(current: Columns, schemas: Sequence[SourceSchema]) -> list[SourceSchema]:
-    """Each schema with the columns that are there still, under the names that they had, with the types of now."""
-    known = {one.field_id: one for one in current}
-    found = []
+    """Return each schema with the columns that still exist: their old names and their current types."""
+    current_by_id = {column.field_id: column for column in current}
+    schemas_then = []
     for schema in schemas:
         columns = tuple(
-            Field(one.name, known[one.field_id].kind, True, one.field_id, known[one.field_id].comment)
-            for one in schema.columns
-            if one.field_id in known
+            Field(
+                column.name,
+                current_by_id[column.field_id].kind,
+                True,
+                column.field_id,
+                current_by_id[column.field_id].comment,
+            )
+            for column in schema.columns
+            if column.field_id in current_by_id
         )
         if columns:
-            found.append(SourceSchema(schema.schema_id, columns))
-    found[-1] = SourceSchema(found[-1].schema_id, current)
-    return found
+            schemas_then.append(SourceSchema(schema.schema_id, columns))
+    schemas_then[-1] = SourceSchema(schemas_then[-1].schema_id, current)
+    return schemas_then

@@ -67,19 +67,19 @@ class Imported:
 def import_table(
     lake: Connection, source: SourceTable, name: str, *, message: str = "", dry_run: bool = False
 ) -> Imported:
-    """Takes in what the source shows and the table lacks."""
-    check_outside(lake.client, (one.path for one in source.files))
-    said = message or f"import of {source.location} at {source.snapshot}"[:MESSAGE_CHARS_MAX]
+    """Import the files and columns that the source has and the table lacks."""
+    check_outside(lake.client, (file.path for file in source.files))
+    commit_message = message or f"import of {source.location} at {source.snapshot}"[:MESSAGE_CHARS_MAX]
     try:
         table = TableView(lake, lake.client.get_table(name))
     except NotFoundError:
-        return _created(lake, source, name, said, dry_run=dry_run)
+        return _created(lake, source, name, commit_message, dry_run=dry_run)
     check_table(table.meta, source)
     if not write_rules(table.meta).takes_custom:
         raise InputError(
             "IMPORT_CHANGED", f"{table.name} has the profile {table.meta.profile}: an import needs {PROFILE}"
         )
-    return _Run(table, source, said).carry_on(dry_run=dry_run)
+    return _Run(table, source, commit_message).carry_on(dry_run=dry_run)
 
 
 # -- a new table -------------------------------------------------------------------------------------------------------
@@ -88,9 +88,9 @@ def import_table(
 def _created(lake: Connection, source: SourceTable, name: str, message: str, *, dry_run: bool) -> Imported:
     namespace, dot, _ = name.partition(".")
     first = source.schemas[0]
-    wanted = catalog_pb2.Table(
+    new_table = catalog_pb2.Table(
         name=name,
-        columns=[_wire(one) for one in first.columns],
+        columns=[_wire(column) for column in first.columns],
         partition_columns=source.partition_columns,
         properties={**OWN, **properties_of(source)},
         profile=PROFILE,
@@ -102,16 +102,16 @@ def _created(lake: Connection, source: SourceTable, name: str, message: str, *, 
     if dot:
         lake.client.create_namespace(namespace, if_not_exists=True)
     lake.mark_warehouse()
-    wanted.name = f"{namespace}{dot}_new_{hashlib.blake2b(name.lower().encode(), digest_size=16).hexdigest()}"
-    _drop(lake, wanted.name)  # of a run that was cut off
-    made = lake.client.create_table(wanted)
+    new_table.name = f"{namespace}{dot}_new_{hashlib.blake2b(name.lower().encode(), digest_size=16).hexdigest()}"
+    _drop(lake, new_table.name)  # of a run that was cut off
+    made = lake.client.create_table(new_table)
     run = _Run(TableView(lake, made), source, message)
     try:
         return run.bring_up(name, {first.schema_id: made.schema_version})
     except CommitOutcomeUnknownError:
         raise
     except BaseException:
-        _drop(lake, wanted.name)
+        _drop(lake, new_table.name)
         raise
 
 
@@ -120,8 +120,10 @@ def _drop(lake: Connection, name: str) -> None:
         lake.client.drop_table(lake.client.get_table(name).table_id)
 
 
-def _wire(one: Field) -> catalog_pb2.Column:
-    return catalog_pb2.Column(name=one.name, type=type_text(one.kind), nullable=one.nullable, comment=one.comment)
+def _wire(column: Field) -> catalog_pb2.Column:
+    return catalog_pb2.Column(
+        name=column.name, type=type_text(column.kind), nullable=column.nullable, comment=column.comment
+    )
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------
@@ -136,22 +138,22 @@ class _Run:
         self._message = message
 
     def bring_up(self, name: str, versions: Mapping[int, int]) -> Imported:
-        """Fills a new table, and gives it its name."""
+        """Fill a new table, and give it its name."""
         versions = self._evolve(self._source.schemas[0].columns, dict(versions), 1)
         plan = plan_import({}, self._source.files)
         version = self._commit(plan, versions, name)
         return _answer(name, version, self._source, plan, created=True)
 
     def carry_on(self, *, dry_run: bool) -> Imported:
-        """Takes in what came since."""
+        """Import what the source got since the last run."""
         meta, source = self._table.meta, self._source
         plan = self._plan()
         versions = schema_versions(meta.properties)
         before = columns_of(meta, source)
         if dry_run:
             return _answer(meta.name, meta.head_version, source, plan)
-        known = [at for at, one in enumerate(source.schemas) if one.schema_id in versions]
-        at = max(known, default=-1) + 1
+        imported = [at for at, schema in enumerate(source.schemas) if schema.schema_id in versions]
+        at = max(imported, default=-1) + 1
         versions = self._evolve(before, versions, min(at, len(source.schemas) - 1))
         if self._table.meta is not meta:  # an ALTER lies between
             plan = self._plan()
@@ -164,7 +166,7 @@ class _Run:
         return plan_import(known_files(self._table, version), self._source.files)
 
     def _evolve(self, before: Columns, versions: dict[int, int], at: int) -> dict[int, int]:
-        """Brings the columns to the source's, one of its schemas after the other."""
+        """Change the columns to the source's, through each of its schemas in turn."""
         for schema in self._source.schemas[at:]:
             if changes := columns_changes(before, schema.columns):
                 self._alter(changes, versions, schema)
@@ -186,23 +188,25 @@ class _Run:
     def _settings(self, versions: Mapping[int, int], name: str) -> common_pb2.Alteration | None:
         """The properties that this run changes, and the name of a new table; None: all is as it should be."""
         source, meta = self._source, self._table.meta
-        wanted = {**properties_of(source), **ids_texts(source.columns)}
-        wanted |= {SNAPSHOT: source.snapshot, SCHEMAS: schemas_text(versions)}
-        known = meta.properties
-        found = common_pb2.Alteration(
-            set_properties={one: value for one, value in wanted.items() if known.get(one) != value},
-            remove_properties=[one for one in known if one.startswith(_ours(source)) and one not in wanted],
+        new_properties = {**properties_of(source), **ids_texts(source.columns)}
+        new_properties |= {SNAPSHOT: source.snapshot, SCHEMAS: schemas_text(versions)}
+        properties = meta.properties
+        alteration = common_pb2.Alteration(
+            set_properties={key: value for key, value in new_properties.items() if properties.get(key) != value},
+            remove_properties=[
+                key for key in properties if key.startswith(_ours(source)) and key not in new_properties
+            ],
         )
         if source.comment != meta.comment:
-            found.comment = source.comment
+            alteration.comment = source.comment
         if name:
-            found.name = name
-        return found if found.ByteSize() or found.HasField("comment") else None
+            alteration.name = name
+        return alteration if alteration.ByteSize() or alteration.HasField("comment") else None
 
     # -- commits
 
     def _commit(self, plan: ImportPlan, versions: Mapping[int, int], name: str) -> int:
-        """The settings come with the last commit. Answers with the version that has all."""
+        """Commit the plan; the settings come with the last commit. Return that commit's version."""
         table, hides = self._table, plan.hide
         settings = self._settings(versions, name)
         files = self._files(plan.add, versions)
@@ -213,8 +217,12 @@ class _Run:
         at = table.meta.head_version
         if plan.has_late:
             at = self._one_commit(at, files, plan.remove, hides, None)
-            known = known_files(table, at)
-            hides = [Hide(known[one.path].file, one.hidden) for one in plan.add if one.hidden]
+            files_now = known_files(table, at)
+            hides = [
+                Hide(files_now[source_file.path].file, source_file.hidden)
+                for source_file in plan.add
+                if source_file.hidden
+            ]
             return self._one_commit(at, [], [], hides, settings)
         return self._one_commit(at, files, plan.remove, hides, settings)
 
@@ -235,7 +243,7 @@ class _Run:
             reads=[ALL],
         )
         table.lake.mark_warehouse()
-        refs = [common_pb2.FileRef(path=one.path, partition=one.partition) for one in removes]
+        refs = [common_pb2.FileRef(path=file.path, partition=file.partition) for file in removes]
         change = common_pb2.Change(
             table_id=table.table_id, reads=[ALL], removes=refs, alteration=alteration, changes_data=True
         )
@@ -243,7 +251,7 @@ class _Run:
         with table.client.begin([intent], commit_message=self._message, properties=properties) as txn:
             stage = Stage(table.meta, table.folder, txn.txn_id, read_version)
             try:
-                hidden = [(one.file, row_ids(one.file, one.positions)) for one in hides]
+                hidden = [(hide.file, row_ids(hide.file, hide.positions)) for hide in hides]
                 self._register(txn, files, delete_sets(stage.table_folder, stage.txn_id, hidden))
                 committed = txn.commit([change])
             except CommitOutcomeUnknownError:
@@ -267,56 +275,58 @@ class _Run:
     def _files(self, files: Sequence[SourceFile], versions: Mapping[int, int]) -> list[common_pb2.DataFile]:
         schemas = [0] * len(files)
         if self._source.schemas_of is not None:
-            known = self._source.schemas_of(files, list(versions))
-            schemas = [versions[one] for one in known]
-        here = {one.name: one for one in self._table.meta.columns}
-        columns = {key_of(one): here[one.name] for one in self._source.columns[:STATS_COLUMNS]}
-        return [self._entry(one, schema, columns) for one, schema in zip(files, schemas, strict=True)]
+            schema_ids = self._source.schemas_of(files, list(versions))
+            schemas = [versions[schema_id] for schema_id in schema_ids]
+        table_columns = {column.name: column for column in self._table.meta.columns}
+        columns = {key_of(column): table_columns[column.name] for column in self._source.columns[:STATS_COLUMNS]}
+        return [self._entry(file, schema, columns) for file, schema in zip(files, schemas, strict=True)]
 
     def _entry(
-        self, one: SourceFile, schema: int, columns: Mapping[ColumnKey, catalog_pb2.Column]
+        self, source_file: SourceFile, schema: int, columns: Mapping[ColumnKey, catalog_pb2.Column]
     ) -> common_pb2.DataFile:
         meta = self._table.meta
-        entry = common_pb2.DataFile(path=one.path, rows=one.rows, bytes=one.bytes, schema_version=schema, external=True)
+        entry = common_pb2.DataFile(
+            path=source_file.path, rows=source_file.rows, bytes=source_file.bytes, schema_version=schema, external=True
+        )
         for name in meta.partition_columns:
-            if name not in one.partition:
+            if name not in source_file.partition:
                 raise InputError(
                     "IMPORT_SCHEMA",
-                    f"{meta.name} is partitioned by {name}, and {one.path} has no value for it: the source's "
+                    f"{meta.name} is partitioned by {name}, and {source_file.path} has no value for it: the source's "
                     "partitioning changed; import it under another name",
                 )
-            entry.partition.values.add(column=name, value=one.partition[name])
-        for key, bounds in one.bounds.items():
+            entry.partition.values.add(column=name, value=source_file.partition[name])
+        for key, bounds in source_file.bounds.items():
             if key in columns:
                 entry.stats.append(_stats(columns[key], bounds))
         return entry
 
 
 def _ours(source: SourceTable) -> tuple[str, str]:
-    """What the names of properties begin with that an import keeps."""
+    """Return the prefixes of the properties that an import maintains."""
     return PREFIX, f"user.{source.format}."
 
 
 def _stats(column: catalog_pb2.Column, bounds: Bounds) -> common_pb2.ColumnStats:
-    """Bounds of floats say nothing of NaN: they are left out."""
-    found = common_pb2.ColumnStats(column_id=column.column_id, nulls=bounds.nulls, truncated=bounds.truncated)
+    """Return a column's statistics. Bounds of floats are left out: they don't cover NaN."""
+    stats = common_pb2.ColumnStats(column_id=column.column_id, nulls=bounds.nulls, truncated=bounds.truncated)
     if bounds.low is not None and bounds.high is not None and column.type not in FLOATS:
-        found.min.CopyFrom(bounds.low)
-        found.max.CopyFrom(bounds.high)
-    return found
+        stats.min.CopyFrom(bounds.low)
+        stats.max.CopyFrom(bounds.high)
+    return stats
 
 
 def _answer(
     name: str, version: int, source: SourceTable, plan: ImportPlan, *, created: bool = False, changed: bool = False
 ) -> Imported:
-    hidden = sum(len(one.hidden) for one in plan.add) + sum(len(one.positions) for one in plan.hide)
+    hidden = sum(len(file.hidden) for file in plan.add) + sum(len(file.positions) for file in plan.hide)
     return Imported(
         table=name,
         version=version,
         snapshot=source.snapshot,
         files_added=len(plan.add),
         files_removed=len(plan.remove),
-        rows_added=sum(one.rows for one in plan.add),
+        rows_added=sum(file.rows for file in plan.add),
         rows_hidden=hidden,
         created=created,
         changed=changed or created,

@@ -1,4 +1,4 @@
-"""A table that an import keeps: what its properties say of the source, its live files, and who changed it since.
+"""A table that an import keeps: its properties about the source, its live files, and who changed it since.
 
 user.import.format     iceberg
 user.import.table      9c12d441-03fe-4693-9a96-a0705ddf69c1     the source's own id
@@ -44,27 +44,27 @@ COMMITS_LOOKED_AT: Final = 10_000
 
 
 def properties_of(source: SourceTable) -> dict[str, str]:
-    """What the table's properties say of its source; its own properties come along below `user.<format>.`."""
-    found = {FORMAT: source.format, TABLE: source.table_id, LOCATION: source.location[:VALUE_CHARS_MAX]}
+    """Return the properties that describe the source. The source's own properties are kept below `user.<format>.`."""
+    properties = {FORMAT: source.format, TABLE: source.table_id, LOCATION: source.location[:VALUE_CHARS_MAX]}
     for name in sorted(source.properties)[:TAKEN_MAX]:
-        plain = "".join(one if one.isascii() and (one.isalnum() or one in "_.-") else "_" for one in name)
-        found[f"user.{source.format}.{plain[:200]}"] = source.properties[name][:VALUE_CHARS_MAX]
-    return found
+        plain = "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "_" for char in name)
+        properties[f"user.{source.format}.{plain[:200]}"] = source.properties[name][:VALUE_CHARS_MAX]
+    return properties
 
 
 def schema_versions(properties: Mapping[str, str]) -> dict[int, int]:
-    """Versions of the table's schema by ids of the source's, from old to new."""
-    pairs = [one.partition(":") for one in properties.get(SCHEMAS, "").split()]
-    return {int(source): int(here) for source, _, here in pairs}
+    """Return the versions of the table's schema by the ids of the source's schemas, from old to new."""
+    pairs = [text.partition(":") for text in properties.get(SCHEMAS, "").split()]
+    return {int(source): int(version) for source, _, version in pairs}
 
 
 def schemas_text(versions: Mapping[int, int]) -> str:
-    return " ".join(f"{source}:{here}" for source, here in list(versions.items())[-SCHEMAS_KEPT:])
+    return " ".join(f"{source}:{version}" for source, version in list(versions.items())[-SCHEMAS_KEPT:])
 
 
 def ids_texts(columns: Columns) -> dict[str, str]:
-    """The properties that keep the ids of columns; none where names tell them."""
-    ids = [str(one.field_id) for one in columns if one.field_id]
+    """Return the properties that store the columns' ids. A source that identifies columns by name has none."""
+    ids = [str(column.field_id) for column in columns if column.field_id]
     parts = [ids[at : at + IDS_IN_ONE] for at in range(0, len(ids), IDS_IN_ONE)]
     return {f"{IDS}.{at}": " ".join(part) for at, part in enumerate(parts)}
 
@@ -72,42 +72,42 @@ def ids_texts(columns: Columns) -> dict[str, str]:
 def columns_of(meta: catalog_pb2.Table, source: SourceTable) -> Columns:
     """The table's columns with the source's ids."""
     kept = " ".join(meta.properties.get(f"{IDS}.{at}", "") for at in range(len(meta.columns) // IDS_IN_ONE + 1)).split()
-    ids = [int(one) for one in kept] or [source.ids_by_name.get(one.name, 0) for one in meta.columns]
+    ids = [int(text) for text in kept] or [source.ids_by_name.get(text.name, 0) for text in meta.columns]
     if len(ids) != len(meta.columns):
         raise InputError(
             "IMPORT_CHANGED",
             f"{meta.name} has {len(meta.columns)} columns, and had {len(ids)} after the last import: undo the change",
         )
     return tuple(
-        Field(one.name, read_type(one.type), one.nullable, number, one.comment)
-        for one, number in zip(meta.columns, ids, strict=True)
+        Field(column.name, read_type(column.type), column.nullable, number, column.comment)
+        for column, number in zip(meta.columns, ids, strict=True)
     )
 
 
 def check_table(meta: catalog_pb2.Table, source: SourceTable) -> None:
     """Refuses a table that is no import of this source."""
-    known = meta.properties.get(TABLE)
-    if known is None:
+    table_id = meta.properties.get(TABLE)
+    if table_id is None:
         raise InputError(
             "IMPORT_NAME_TAKEN", f"{meta.name} is there, and is no import of {source.location}: choose a name with --as"
         )
-    if known != source.table_id:
+    if table_id != source.table_id:
         raise InputError(
             "IMPORT_NAME_TAKEN",
-            f"{meta.name} is an import of the table {known} at {meta.properties.get(LOCATION)}, and {source.location} "
-            f"is {source.table_id}: choose another name with --as",
+            f"{meta.name} is an import of the table {table_id} at {meta.properties.get(LOCATION)}, and "
+            f"{source.location} is {source.table_id}: choose another name with --as",
         )
 
 
 def check_unchanged(table: TableView, version: int) -> None:
     """Refuses a table that others wrote to since the last run, unless a restore brought its rows back."""
     changed = None
-    for one in islice(table.client.list_versions(table.table_id), COMMITS_LOOKED_AT):
-        if one.version > version or one.operation == common_pb2.OPERATION_ALTER:
+    for version_info in islice(table.client.list_versions(table.table_id), COMMITS_LOOKED_AT):
+        if version_info.version > version or version_info.operation == common_pb2.OPERATION_ALTER:
             continue
-        if MARK not in one.properties and one.operation != common_pb2.OPERATION_CREATE:
-            changed = one
-        elif changed is None or _shown(table, one.version) == _shown(table, version):
+        if MARK not in version_info.properties and version_info.operation != common_pb2.OPERATION_CREATE:
+            changed = version_info
+        elif changed is None or _shown(table, version_info.version) == _shown(table, version):
             return
         else:
             break
@@ -122,11 +122,11 @@ def check_unchanged(table: TableView, version: int) -> None:
 
 
 def _shown(table: TableView, version: int) -> dict[str, BitMap64]:
-    return {path: one.hidden for path, one in known_files(table, version).items()}
+    return {path: file.hidden for path, file in known_files(table, version).items()}
 
 
 def known_files(table: TableView, version: int) -> dict[str, KnownFile]:
-    """The live files of a version by path, those without visible rows too."""
+    """Return the live files of a version by path, including those without visible rows."""
     files: dict[object, list[tuple[common_pb2.DataFile, int]]] = defaultdict(list)
     sets: dict[object, list[common_pb2.LiveEntry]] = defaultdict(list)
     for entry in table.client.list_files(table.table_id, version=version):
@@ -134,13 +134,13 @@ def known_files(table: TableView, version: int) -> dict[str, KnownFile]:
             files[partition_key(entry.file.partition)].append((entry.file, entry.data_version))
         else:
             sets[partition_key(entry.delete_set.partition)].append(entry)
-    found = {}
+    files_by_path = {}
     for key, listed in files.items():
-        newest_first = sorted(listed, key=lambda one: -one[1])
+        newest_first = sorted(listed, key=lambda listing: -listing[1])
         hidden = hidden_ids(table, newest_first, sets[key]) if sets[key] else (BitMap64() for _ in newest_first)
         for (file, _), ids in zip(newest_first, hidden, strict=True):
-            found[file.path] = KnownFile(file, positions(file, ids))
-    return found
+            files_by_path[file.path] = KnownFile(file, positions(file, ids))
+    return files_by_path
 
 
 def positions(file: common_pb2.DataFile, ids: BitMap64) -> BitMap64:
