@@ -73,7 +73,7 @@ def test_what_breaks_the_rules_is_refused_with_its_line(
         read(text.encode(errors="surrogateescape"), block_bytes)
     assert refused.value.reason == "LINE_INVALID"
     assert refused.value.place == (None if line is None else ("line", line))
-    assert said in refused.value.said
+    assert said in refused.value.message
 
 
 def test_empty_lines_are_null_in_a_column_alone_and_nothing_beside_others() -> None:

@@ -206,7 +206,7 @@ def test_forms_that_are_refused(text: str, kind: pa.DataType, said: str) -> None
     )
     with pytest.raises(UnfitError) as refused:
         from_texts(pa.array([None, good, text, "worse"]), kind, "v")
-    assert said in refused.value.said
+    assert said in refused.value.message
     assert refused.value.column == "v"
 
 
@@ -236,7 +236,7 @@ def test_forms_that_are_refused(text: str, kind: pa.DataType, said: str) -> None
 def test_documents_that_are_refused(document: str, kind: pa.DataType, said: str) -> None:
     with pytest.raises(UnfitError) as refused:
         from_documents([None, decode(document)], kind, "v")
-    assert said in refused.value.said
+    assert said in refused.value.message
 
 
 @pytest.mark.parametrize(

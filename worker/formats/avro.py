@@ -1,7 +1,7 @@
-"""Records of Avro files that other programs wrote. Foreign bytes: they decide nothing about memory, time or depth.
+"""Records of Avro files that other programs wrote. Their bytes decide nothing about memory, time or depth.
 
-The caller names the fields that it wants, as a tree. The file's own schema only says how its bytes are cut: it is read
-within limits, and no type of it contains itself. Fields that nobody wants are skipped and never built. All of it is
+The caller names the fields that it needs, as a tree. The file's own schema only says how its bytes are cut: it is read
+within limits, and no type of it contains itself. Other fields are skipped and never built. All of it is
 Python: a broken file raises AvroError, and can't end the process.
 """
 
@@ -31,7 +31,7 @@ FOREIGN: Final = (ValueError, TypeError, LookupError, ArithmeticError, Recursion
 
 @dataclass
 class AvroLimits:
-    """How much files may hold in all; reading takes it away."""
+    """What files may still contain in all. Reading reduces it."""
 
     file_bytes: int = 64 << 20
     unpacked_bytes: int = 256 << 20
@@ -43,7 +43,7 @@ class AvroLimits:
 
 
 def read_avro(stream: Any, fields: Fields, limits: AvroLimits) -> Iterator[Record]:
-    """The records of a file, each with the fields that are wanted. Raises AvroError, and what the stream raises."""
+    """Yield the records of a file, each with the requested fields. Raises AvroError, and what the stream raises."""
     raw = stream.read(limits.file_bytes + 1)
     if len(raw) > limits.file_bytes:
         raise AvroError(f"it has more than {limits.file_bytes >> 20} MiB")
@@ -74,8 +74,8 @@ def _records(raw: bytes, fields: Fields, limits: AvroLimits) -> Iterator[Record]
             raise AvroError(f"a block of {len(block)} bytes says that it has {count} records")
         where = 0
         for _ in range(count):
-            found, where = read(block, where)
-            yield found
+            record, where = read(block, where)
+            yield record
         if where != len(block):
             raise AvroError("a block of it has other bytes than its records")
 
@@ -84,7 +84,7 @@ def _records(raw: bytes, fields: Fields, limits: AvroLimits) -> Iterator[Record]
 
 
 def _header(raw: bytes) -> tuple[Mapping[str, bytes], int]:
-    """The facts of the header, and where the marker between blocks begins."""
+    """Return the facts of the header, and the position of the marker between blocks."""
     if not raw.startswith(MAGIC):
         raise AvroError("it is no Avro file")
     head, at = raw[:HEADER_BYTES_MAX], len(MAGIC)
@@ -117,29 +117,29 @@ def _schema(facts: Mapping[str, bytes]) -> Any:
 
 
 def _unpacked(block: bytes, codec: str, limits: AvroLimits) -> bytes:
-    """A block without its compression; refused before it takes more memory than a block may."""
+    """Return a block without its compression. Refuse it before it takes more memory than a block may."""
     most = min(BLOCK_BYTES_MAX, limits.unpacked_bytes)
     match codec:
         case "null":
-            found = block
+            unpacked = block
         case "deflate":
             unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-            found = unpacker.decompress(block, most + 1)
+            unpacked = unpacker.decompress(block, most + 1)
         case "zstandard":
             with pa.CompressedInputStream(pa.BufferReader(block), "zstd") as stream:
-                found = stream.read(most + 1)
+                unpacked = stream.read(most + 1)
         case "snappy":
-            found = _by_snappy(block, most)
+            unpacked = _by_snappy(block, most)
         case _:
             raise AvroError(f"it is compressed by {codec}; expected deflate, zstandard, snappy or null")
-    if len(found) > most:
+    if len(unpacked) > most:
         raise AvroError(f"a block of it unpacks to more than {most} bytes")
-    limits.take(len(found))
-    return found
+    limits.take(len(unpacked))
+    return unpacked
 
 
 def _by_snappy(block: bytes, most: int) -> bytes:
-    """Snappy's own length comes first, and a checksum last."""
+    """Decompress a block of Snappy: it begins with its length and ends with a checksum."""
     size = shift = 0
     source = io.BytesIO(block)
     while True:
@@ -150,7 +150,7 @@ def _by_snappy(block: bytes, most: int) -> bytes:
             break
     if size > most:
         raise AvroError(f"a block of it unpacks to more than {most} bytes")
-    found = pa.Codec("snappy").decompress(block[:-4], size, asbytes=True)
-    if struct.pack(">I", zlib.crc32(found)) != block[-4:]:
+    unpacked = pa.Codec("snappy").decompress(block[:-4], size, asbytes=True)
+    if struct.pack(">I", zlib.crc32(unpacked)) != block[-4:]:
         raise AvroError("a block of it has another checksum")
-    return bytes(found)
+    return bytes(unpacked)

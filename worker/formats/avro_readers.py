@@ -21,26 +21,26 @@ Skip = Callable[[bytes, int], int]
 
 
 class AvroError(ValueError):
-    """What is wrong with a file."""
+    """An Avro file that is broken, or not supported."""
 
 
 def whole_number(raw: bytes, at: int) -> tuple[int, int]:
-    """An int or a long, and where it ends."""
+    """Return an int or a long, and the position after it."""
     byte = raw[at]
     at += 1
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at
-    found, shift = byte & 0x7F, 7
+    number, shift = byte & 0x7F, 7
     while byte >= 0x80:
         byte = raw[at]
         at += 1
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         shift += 7
         if shift > VARINT_BITS + 6:
             raise AvroError("a number of it is too long")
-    if found >> VARINT_BITS:
+    if number >> VARINT_BITS:
         raise AvroError("a number of it is too large")
-    return (found >> 1) ^ -(found & 1), at
+    return (number >> 1) ^ -(number & 1), at
 
 
 def _skip_number(raw: bytes, at: int) -> int:
@@ -71,8 +71,8 @@ def skip_sized(raw: bytes, at: int) -> int:
 
 
 def _text(raw: bytes, at: int) -> tuple[str, int]:
-    found, at = _sized(raw, at)
-    return found.decode(), at
+    encoded, at = _sized(raw, at)
+    return encoded.decode(), at
 
 
 def _flag(raw: bytes, at: int) -> tuple[bool, int]:
@@ -134,7 +134,7 @@ LOGICAL: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 def record_of(empty: Record, steps: Sequence[tuple[str, Read | None, Skip | None, bool]]) -> Read:
     def read(raw: bytes, at: int) -> tuple[Record, int]:
-        found = dict(empty)
+        record = dict(empty)
         for name, value, skip, is_required in steps:
             if value is None:
                 at = skip(raw, at) if skip is not None else at
@@ -142,8 +142,8 @@ def record_of(empty: Record, steps: Sequence[tuple[str, Read | None, Skip | None
             part, at = value(raw, at)
             if part is None and is_required:
                 raise AvroError(f"a record of it has no {name}")
-            found[name] = part
-        return found, at
+            record[name] = part
+        return record, at
 
     return read
 
@@ -161,8 +161,8 @@ def union_of(branches: Sequence[Read | None], name: str) -> Read:
 
 def mapped_of(read: Read, change: Callable[[Any], Any]) -> Read:
     def mapped(raw: bytes, at: int) -> tuple[Any, int]:
-        found, at = read(raw, at)
-        return change(found), at
+        value, at = read(raw, at)
+        return change(value), at
 
     return mapped
 
@@ -178,16 +178,16 @@ def decimal_of(scale: int) -> Callable[[bytes], Decimal]:
 
 def pairs_of(pair: Read) -> Read:
     def read(raw: bytes, at: int) -> tuple[dict[Any, Any], int]:
-        found: dict[Any, Any] = {}
+        pairs: dict[Any, Any] = {}
         while True:
             count, at = list_block(raw, at)
             if not count:
-                return found, at
-            if len(found) + count > PAIRS_MAX:
+                return pairs, at
+            if len(pairs) + count > PAIRS_MAX:
                 raise AvroError(f"a record of it has more than {PAIRS_MAX} pairs of columns and values")
             for _ in range(count):
-                one, at = pair(raw, at)
-                found[one["key"]] = one["value"]
+                entry, at = pair(raw, at)
+                pairs[entry["key"]] = entry["value"]
 
     return read
 

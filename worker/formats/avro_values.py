@@ -1,4 +1,4 @@
-"""Values in the bytes of an Avro record: wanted ones are read, all others skipped.
+"""Values in the bytes of an Avro record: requested ones are read, all others skipped.
 
 The functions that do so are made once for each file, from its schema.
 """
@@ -38,7 +38,7 @@ NODES_MAX: Final = 20_000  # of a schema, each as often as a record has it
 
 
 class Kind(Enum):
-    """What a wanted field may be. Each may be in a union with null, if the field is optional."""
+    """The type of a requested field. An optional field may be a union with null."""
 
     WHOLE = "a whole number"
     TEXT = "a text"
@@ -49,7 +49,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A wanted field; a required one has to be there, and not null."""
+    """A requested field. A required one must be present, and not null."""
 
     kind: Kind
     is_required: bool = False
@@ -59,7 +59,7 @@ Fields = Mapping[str, "Field | Fields"]  # by their names; of records in records
 
 
 def record_reader(schema: Any, fields: Fields) -> Read:
-    """A function that reads one record of the schema."""
+    """Return a function that reads one record of the schema."""
     return _Compiler().record(schema, fields, 0)
 
 
@@ -71,7 +71,7 @@ TYPES: Final[Mapping[Kind, frozenset[str]]] = {
 
 
 class _Compiler:
-    """Makes the functions for one schema. Named types are known by their definitions; none contains itself."""
+    """Makes the functions for one schema. Named types are defined before they are used; none contains itself."""
 
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}
@@ -86,39 +86,39 @@ class _Compiler:
             raise AvroError(f"it has {_word(node)} for a record")
         steps: list[tuple[str, Read | None, Skip | None, bool]] = []
         empty: Record = dict.fromkeys(fields)
-        for one in self._fields(node):
-            wanted = fields.get(one["name"])
-            if wanted is None:
-                if skip := self.skip(one["type"], depth + 1):
+        for field in self._fields(node):
+            requested = fields.get(field["name"])
+            if requested is None:
+                if skip := self.skip(field["type"], depth + 1):
                     steps.append(("", None, skip, False))
-            elif isinstance(wanted, Field):
-                steps.append((one["name"], self.value(one, wanted.kind, depth + 1), None, wanted.is_required))
+            elif isinstance(requested, Field):
+                steps.append((field["name"], self.value(field, requested.kind, depth + 1), None, requested.is_required))
             else:
-                steps.append((one["name"], self.record(one["type"], wanted, depth + 1), None, True))
+                steps.append((field["name"], self.record(field["type"], requested, depth + 1), None, True))
         self._leave(name)
-        _check_required(fields, {one[0] for one in steps})
+        _check_required(fields, {step[0] for step in steps})
         return record_of(empty, steps)
 
     def value(self, field: Mapping[str, Any], kind: Kind, depth: int) -> Read:
-        """A wanted value, which may be null."""
+        """Return a reader of a requested field, whose value may be null."""
         branches, is_union = _branches(field["type"])
         self._count(len(branches), depth)
-        found: list[Read | None] = []
-        for one in branches:
-            if one == "null":
-                found.append(read_null)
+        readers: list[Read | None] = []
+        for branch in branches:
+            if branch == "null":
+                readers.append(read_null)
                 continue
-            node, name = self._enter(one, depth)
-            found.append(self._of_kind(node, kind, depth))
+            node, name = self._enter(branch, depth)
+            readers.append(self._of_kind(node, kind, depth))
             self._leave(name)
-        if not is_union and found[0] is not None:
-            return found[0]
-        if all(one is None or one is read_null for one in found):
+        if not is_union and readers[0] is not None:
+            return readers[0]
+        if all(reader is None or reader is read_null for reader in readers):
             raise AvroError(f"its field {field['name']} is not {kind.value}")
-        return union_of(found, str(field["name"]))
+        return union_of(readers, str(field["name"]))
 
     def _of_kind(self, node: Mapping[str, Any], kind: Kind, depth: int) -> Read | None:
-        """None: of another kind, which no value may be."""
+        """Return a reader of a type; None if the type is of another kind, which no value may have."""
         word = _word(node)
         if kind is Kind.VALUES:
             return self._values(node, depth) if word == "record" else None
@@ -130,12 +130,12 @@ class _Compiler:
 
     def _values(self, node: Mapping[str, Any], depth: int) -> Read:
         steps: list[tuple[str, Read | None, Skip | None, bool]] = []
-        for one in self._fields(node):
-            branches, is_union = _branches(one["type"])
+        for field in self._fields(node):
+            branches, is_union = _branches(field["type"])
             self._count(len(branches), depth)
-            found = [read_null if each == "null" else self._plain(each, depth + 1) for each in branches]
-            read = union_of(found, str(one["name"])) if is_union else found[0]
-            steps.append((one["name"], read, None, False))
+            readers = [read_null if branch == "null" else self._plain(branch, depth + 1) for branch in branches]
+            read = union_of(readers, str(field["name"])) if is_union else readers[0]
+            steps.append((field["name"], read, None, False))
         return record_of({}, steps)
 
     def _plain(self, schema: Any, depth: int) -> Read:
@@ -154,38 +154,38 @@ class _Compiler:
     def _pairs(self, node: Mapping[str, Any], depth: int) -> Read:
         item, name = self._enter(node["items"], depth + 1)
         steps: list[tuple[str, Read | None, Skip | None, bool]] = []
-        for one in self._fields(item):
-            read = READS.get(_word(self._node(one["type"])))
-            if read is None or one["name"] not in ("key", "value"):
-                raise AvroError(f"it has a list of {one['name']} for pairs of columns and values")
-            steps.append((one["name"], read, None, True))
+        for field in self._fields(item):
+            read = READS.get(_word(self._node(field["type"])))
+            if read is None or field["name"] not in ("key", "value"):
+                raise AvroError(f"it has a list of {field['name']} for pairs of columns and values")
+            steps.append((field["name"], read, None, True))
         self._leave(name)
-        if sorted(one[0] for one in steps) != ["key", "value"]:
+        if sorted(step[0] for step in steps) != ["key", "value"]:
             raise AvroError("it has a list for pairs of columns and values")
         return pairs_of(record_of({}, steps))
 
     # -- what nobody wants
 
     def skip(self, schema: Any, depth: int) -> Skip | None:
-        """None: it takes no bytes."""
+        """Return what skips a value; None if the value takes no bytes."""
         branches, is_union = _branches(schema)
         self._count(len(branches), depth)
         if is_union:
-            return skip_union([None if one == "null" else self.skip(one, depth + 1) for one in branches])
+            return skip_union([None if branch == "null" else self.skip(branch, depth + 1) for branch in branches])
         if schema == "null":
             return None
         node, name = self._enter(schema, depth)
-        found = self._skip(node, depth)
+        skipper = self._skip(node, depth)
         self._leave(name)
-        return found
+        return skipper
 
     def _skip(self, node: Mapping[str, Any], depth: int) -> Skip | None:
         match _word(node):
             case "null":
                 return None
             case "record":
-                parts = [self.skip(one["type"], depth + 1) for one in self._fields(node)]
-                return skip_all([one for one in parts if one is not None])
+                parts = [self.skip(field["type"], depth + 1) for field in self._fields(node)]
+                return skip_all([part for part in parts if part is not None])
             case "array":
                 return skip_list(self.skip(node["items"], depth + 1))
             case "map":
@@ -202,15 +202,15 @@ class _Compiler:
     # -- the schema
 
     def _fields(self, node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        found: Sequence[Mapping[str, Any]] = node["fields"]
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        fields: Sequence[Mapping[str, Any]] = node["fields"]
+        if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
             raise AvroError("its schema has a record without a list of fields")
-        return found
+        return fields
 
     def _node(self, schema: Any) -> Mapping[str, Any]:
         if isinstance(schema, str):
-            known = self._named.get(schema)
-            return {"type": schema} if known is None else known
+            definition = self._named.get(schema)
+            return {"type": schema} if definition is None else definition
         if not isinstance(schema, dict):
             raise AvroError("its schema has something else for a type")
         inner = schema.get("type")
@@ -255,12 +255,12 @@ def _branches(schema: Any) -> tuple[Sequence[Any], bool]:
         return _branches(schema["type"])
     if not isinstance(schema, list):
         return [schema], False
-    if not schema or any(isinstance(one, list) for one in schema):
+    if not schema or any(isinstance(branch, list) for branch in schema):
         raise AvroError("its schema has a union that is empty, or in a union")
     return schema, True
 
 
-def _check_required(fields: Fields, found: set[str]) -> None:
-    for name, one in fields.items():
-        if name not in found and (not isinstance(one, Field) or one.is_required):
+def _check_required(fields: Fields, names: set[str]) -> None:
+    for name, field in fields.items():
+        if name not in names and (not isinstance(field, Field) or field.is_required):
             raise AvroError(f"it has no field {name}")

@@ -33,7 +33,7 @@ class Records:
 
 
 def read_records(file: BinaryIO) -> Iterator[Records]:
-    """First none, with the names in the header; then all, part by part."""
+    """Yield an empty part with the names in the header, then all records, part by part."""
     names: list[str] = []
     for block in text_blocks(file, _whole):
         shape = _Shape(block)
@@ -48,7 +48,7 @@ def read_records(file: BinaryIO) -> Iterator[Records]:
 
 
 def _whole(block: Block) -> int:
-    """Where the last complete record ends."""
+    """Return the position after the last complete record."""
     ends = _Shape(block).ends
     return int(ends[-1]) + 1 if len(ends) else 0
 
@@ -89,8 +89,8 @@ class _Shape:
         if len(wrong):
             at = int(wrong[0])
             cut = CUT_OFF if int(ends[at]) == len(self._bytes) else ""
-            said = f"there are {counts[at]} cells, and {width} names in the header{cut}"
-            raise UnfitError("LINE_INVALID", said, place=("line", int(lines[at])))
+            message = f"there are {counts[at]} cells, and {width} names in the header{cut}"
+            raise UnfitError("LINE_INVALID", message, place=("line", int(lines[at])))
         text = self._block.data[int(starts[0]) :] if len(starts) else b""
         cells = _cells(text, width) if is_there.any() else _no_cells(width)
         assert len(cells) == is_there.sum(), "both find the same records"
@@ -100,11 +100,11 @@ class _Shape:
         return np.flatnonzero(self._bytes == sign)
 
     def _outside(self, places: Any) -> Any:
-        """Those outside of quotes."""
+        """Return the places that are outside of quotes."""
         return places[np.searchsorted(self._quotes, places) % 2 == 0] if len(self._quotes) else places
 
     def _check_quotes(self) -> None:
-        """A quote begins a cell, ends it, or is one of two in it."""
+        """Check that each quote begins a cell, ends it, or is one of two in it."""
         quotes, size = self._quotes, len(self._bytes)
         if len(quotes):
             padded = np.concatenate(([NEWLINE], self._bytes, [NEWLINE]))
@@ -118,21 +118,21 @@ class _Shape:
                 ~(np.isin(after, (COMMA, NEWLINE, RETURN)) | followed),
             )
             if misplaced.any():
-                said = "a quote stands inside a cell: quote the whole cell, and double the quote in it"
-                raise self._refused(quotes[misplaced][0], said)
+                message = "a quote stands inside a cell: quote the whole cell, and double the quote in it"
+                raise self._refused(quotes[misplaced][0], message)
             if self._block.is_last and len(quotes) % 2:
                 raise self._refused(quotes[-1], f"a quote is not closed{CUT_OFF}")
         returns = self._outside(self._places(RETURN))
-        known = returns[returns < size - 1]
-        bare = known[self._bytes[known + 1] != NEWLINE]
-        if self._block.is_last and len(returns) > len(known):
+        decided = returns[returns < size - 1]
+        bare = decided[self._bytes[decided + 1] != NEWLINE]
+        if self._block.is_last and len(returns) > len(decided):
             bare = np.append(bare, returns[-1])
         if len(bare):
             raise self._refused(bare[0], "a carriage return stands alone: lines end with \\n or \\r\\n")
 
-    def _refused(self, place: Any, said: str) -> UnfitError:
+    def _refused(self, place: Any, message: str) -> UnfitError:
         line = self._block.line + int(np.searchsorted(self._newlines, place))
-        return UnfitError("LINE_INVALID", said, place=("line", line))
+        return UnfitError("LINE_INVALID", message, place=("line", line))
 
 
 def _cells(text: bytes, width: int) -> pa.Table:

@@ -52,7 +52,7 @@ decode: Final[Callable[[str], Any]] = json.JSONDecoder(
 
 
 def from_documents(values: Sequence[Any], kind: pa.DataType, column: str) -> Any:
-    """An array of the type; null is NULL. A value that is no such thing is refused."""
+    """Return the values as an array of the type; null is NULL. Refuse a value of another type."""
     if pa.types.is_list(kind):
         return _lists(values, kind, column)
     if pa.types.is_map(kind):
@@ -79,12 +79,12 @@ def from_documents(values: Sequence[Any], kind: pa.DataType, column: str) -> Any
         values = [value[:-1] if type(value) is Moment else value for value in values]
     _check(values, kind, column, lambda value: type(value) is str or type(value) is Moment)
     if pa.types.is_binary(kind):
-        return pa.array([None if one is None else _bytes(one, column) for one in values], kind)
+        return pa.array([None if text is None else _bytes(text, column) for text in values], kind)
     return _of_texts(values, kind, column)
 
 
 def _plainly_typed(values: Sequence[Any], kind: pa.DataType) -> Any:
-    """The array, if all values are of the one type of Python that the column has; or else None."""
+    """Return the array if all values have the column's own Python type, or else None."""
     if set(map(type, values)) - {NoneType} != {PLAINLY.get(kind)}:
         return None
     try:
@@ -107,7 +107,7 @@ def _shown(value: Any) -> str:
 
 def _of_texts(values: Sequence[Any], kind: pa.DataType, column: str) -> Any:
     try:
-        texts = pa.array([None if one is None else str(one) for one in values], pa.string())
+        texts = pa.array([None if value is None else str(value) for value in values], pa.string())
     except UnicodeEncodeError as error:  # half of a pair of surrogates
         raise UnfitError("VALUE_INVALID", f"a text has what is no character: {error.reason}", column) from error
     return from_texts(texts, kind, column)
@@ -125,13 +125,13 @@ def _bytes(text: str, column: str) -> bytes:
 
 def _lists(values: Sequence[Any], kind: pa.DataType, column: str) -> Any:
     _check(values, kind, column, lambda value: type(value) is list)
-    elements = [one for value in values if value is not None for one in value]
-    found = from_documents(elements, kind.value_type, path_below(column, "element"))
-    return pa.ListArray.from_arrays(_offsets(values), found, kind)
+    elements = [element for value in values if value is not None for element in value]
+    child = from_documents(elements, kind.value_type, path_below(column, "element"))
+    return pa.ListArray.from_arrays(_offsets(values), child, kind)
 
 
 def _maps(values: Sequence[Any], kind: pa.DataType, column: str) -> Any:
-    """An object has the keys as texts."""
+    """Return maps. A JSON object has the keys as texts."""
     _check(values, kind, column, lambda value: type(value) is Pairs)
     pairs = [pair for value in values if value is not None for pair in value]
     for value in values:
@@ -146,28 +146,28 @@ def _keys(texts: list[str], kind: pa.DataType, column: str) -> Any:
     if not pa.types.is_nested(kind):
         return _of_texts(texts, kind, column)
     try:
-        documents = [decode(one) for one in texts]
+        documents = [decode(text) for text in texts]
     except (ValueError, RecursionError) as error:
         raise UnfitError("VALUE_INVALID", f"a key is no {word_of(kind)}: {error}", column) from error
     return from_documents(documents, kind, column)
 
 
 def _structs(values: Sequence[Any], kind: pa.DataType, column: str) -> Any:
-    """Fields are matched by name, whatever their case; one that is missing is NULL."""
+    """Return structs. Fields are matched by name in any case; a missing field is NULL."""
     _check(values, kind, column, lambda value: type(value) is Pairs)
     fields = [kind.field(at) for at in range(kind.num_fields)]
     places = {field.name.lower(): at for at, field in enumerate(fields)}
     children: list[list[Any]] = [[None] * len(values) for _ in fields]
     for row, value in enumerate(values):
         taken = set()
-        for name, one in value or ():
+        for name, field_value in value or ():
             at = places.get(name.lower())
             if at is None:
                 raise UnfitError("COLUMN_UNKNOWN", f"there is no field {name}", column)
             if at in taken:
                 raise UnfitError("COLUMN_TWICE", f"the field {name} is there twice", column)
             taken.add(at)
-            children[at][row] = one
+            children[at][row] = field_value
     arrays = [
         from_documents(child, field.type, path_below(column, field.name))
         for child, field in zip(children, fields, strict=True)
@@ -177,7 +177,7 @@ def _structs(values: Sequence[Any], kind: pa.DataType, column: str) -> Any:
 
 
 def _offsets(values: Sequence[Any]) -> Any:
-    """Where each value's elements begin; NULL where the value is NULL."""
+    """Return the position of each value's first element; NULL if the value is NULL."""
     ends = [0, *accumulate(0 if value is None else len(value) for value in values)]
     gone = [*(value is None for value in values), False]
     return pa.array([None if is_gone else end for end, is_gone in zip(ends, gone, strict=True)], pa.int32())

@@ -114,7 +114,7 @@ def _typed(values: Sequence[Any], kind: pa.DataType, name: str, numbers: Sequenc
             try:
                 from_documents([value], kind, name)
             except UnfitError as error:
-                text = f"{error.column or name} of message {number}: {error.said}"
+                text = f"{error.column or name} of message {number}: {error.message}"
                 raise InputError(error.reason, text) from error
         raise
 

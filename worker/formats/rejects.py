@@ -1,4 +1,4 @@
-"""What is wrong with a value or a line of a file, and how the first such row is found."""
+"""Values and lines of files that are refused, and the search for the first such row."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Place = tuple[str, int]  # ("line", 7), ("row", 12)
 
 @dataclass(eq=False)
 class UnfitError(Exception):
-    """A value that its column can't hold, or a line that can't be read. Who knows the file turns it into a refusal."""
+    """A value that its column can't hold, or a line that can't be read. The caller adds the file to the error."""
 
     reason: str
-    said: str
+    message: str
     column: str = ""
     place: Place | None = None
 
     def __str__(self) -> str:
-        return f"{self.reason}: {self.said}"
+        return f"{self.reason}: {self.message}"
 
 
 REFUSALS: Final = (InputError, UnfitError)
 
 
 def shown(text: str) -> str:
-    """A value as errors show it."""
+    """Return a value as errors show it."""
     return f"`{text if len(text) <= VALUE_CHARS_MAX else text[: VALUE_CHARS_MAX - 1] + '…'}`"
 
 

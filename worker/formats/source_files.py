@@ -42,7 +42,7 @@ NEXT: Final = "correct it and load again; nothing was written"
 
 @dataclass
 class Meter:
-    """How many bytes were read, of how many; 0: nobody knows."""
+    """Counts the bytes that were read. The total is 0 if it is unknown."""
 
     done: int = 0
     total: int = 0
@@ -50,37 +50,37 @@ class Meter:
 
 @dataclass(frozen=True)
 class Target:
-    """The table that the rows are for; `fixed` are the values of the partition that they replace."""
+    """The table to load into. `fixed` are the values of the partition that the rows replace."""
 
     meta: catalog_pb2.Table
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def kinds(self) -> dict[str, pa.DataType]:
-        return {one.name: one.type for one in arrow_schema(self.meta)}
+        return {field.name: field.type for field in arrow_schema(self.meta)}
 
     def check_names(self, names: Sequence[str]) -> None:
-        known = {column.name.lower() for column in self.meta.columns}
+        columns = {column.name.lower() for column in self.meta.columns}
         lower = [name.lower() for name in names]
         for name in names:
-            if name.lower() not in known:
+            if name.lower() not in columns:
                 raise UnfitError("COLUMN_UNKNOWN", f"{self.meta.name} has no column {name}", name)
             if lower.count(name.lower()) > 1:
                 raise UnfitError("COLUMN_TWICE", f"the column {name} is there twice", name)
 
     def shaped(self, rows: pa.Table) -> pa.Table:
-        """In the table's order and types, with the columns that the rows lack."""
-        kinds, there = self.kinds(), {name.lower() for name in rows.column_names}
+        """Return rows in the table's order and types, with the columns that they lack."""
+        kinds, present = self.kinds(), {name.lower() for name in rows.column_names}
         for name, value in self.fixed.items():
-            if name.lower() not in there:
+            if name.lower() not in present:
                 rows = rows.append_column(name, pa.repeat(pa.scalar(value, kinds[name]), len(rows)))
-        found = fitted(rows, self.meta)
+        table_rows = fitted(rows, self.meta)
         for name, value in self.fixed.items():
-            if not _all_are(found.column(name), pa.scalar(value, kinds[name])):
+            if not _all_are(table_rows.column(name), pa.scalar(value, kinds[name])):
                 raise UnfitError("ROW_OUTSIDE_PARTITION", "a row belongs to another partition", name)
-        return found
+        return table_rows
 
     def value_of_missing(self, column: catalog_pb2.Column, kind: pa.DataType) -> pa.Scalar:
-        """What a row gets that lacks the column, where others have it."""
+        """Return the value of a column in a row that lacks it while other rows have it."""
         if column.name in self.fixed:
             return pa.scalar(self.fixed[column.name], kind)
         if column.name in self.meta.partition_columns or not (column.nullable or column.default_sql):
@@ -90,15 +90,15 @@ class Target:
         return default_of(column, kind)
 
 
-def _all_are(values: Any, wanted: pa.Scalar) -> bool:
-    if not wanted.is_valid:
+def _all_are(values: Any, expected: pa.Scalar) -> bool:
+    if not expected.is_valid:
         return bool(values.null_count == len(values))
-    return bool(pc.all(pc.equal(values, wanted).fill_null(False), min_count=0).as_py())
+    return bool(pc.all(pc.equal(values, expected).fill_null(False), min_count=0).as_py())
 
 
 @dataclass(frozen=True)
 class Part:
-    """So many rows of a file: `made` gives those from one to another in the table's shape, or refuses them.
+    """Some rows of a file: `made` returns a range of them in the table's shape, or refuses them.
 
     The first part of a file with columns is empty: what is refused there is wrong whatever the rows.
     """
@@ -125,7 +125,7 @@ def _unfit(error: Exception, place: Place | None) -> UnfitError:
     if isinstance(error, InputError):
         return UnfitError(error.reason, str(error).removeprefix(f"{error.reason}: "), place=place)
     assert isinstance(error, UnfitError)
-    return UnfitError(error.reason, error.said, error.column, error.place or place)
+    return UnfitError(error.reason, error.message, error.column, error.place or place)
 
 
 @dataclass
@@ -143,19 +143,19 @@ class Source:
 
     @property
     def is_read_once(self) -> bool:
-        """Standard input, a pipe."""
+        """Return whether the source is a pipe or standard input, which can't be read again."""
         return self.path == STDIN or not Path(self.path).is_file()
 
     def schema(self) -> pa.Schema:
-        """Of a file that has one."""
+        """Return the schema of a file that has one."""
         with self._refusals():
             return _parquet_schema(self.path) if self.form == "parquet" else _arrow_schema(self.path)
 
     def batches(self, target: Target) -> Iterator[pa.RecordBatch]:
-        """The rows in the target's shape; a file can be read again, standard input can't."""
+        """Yield the rows in the target's shape. A file can be read again, standard input can't."""
         if self._was_read and self.is_read_once:
-            said = f"{self.name} was read already, and {target.meta.name} has changed since"
-            raise CommandError(Exit.REFUSED, "INPUT_CONSUMED", said, next_step="load again; nothing was written")
+            message = f"{self.name} was read already, and {target.meta.name} has changed since"
+            raise CommandError(Exit.REFUSED, "INPUT_CONSUMED", message, next_step="load again; nothing was written")
         self._was_read = True
         with self._refusals():
             for part in PARTS[self.form](self, target):
@@ -188,7 +188,7 @@ class Source:
         if error.column:
             facts["column"] = error.column
             where += f", {error.column}"
-        return CommandError(Exit.REFUSED, error.reason, f"{where}: {error.said}", facts, NEXT)
+        return CommandError(Exit.REFUSED, error.reason, f"{where}: {error.message}", facts, NEXT)
 
 
 class _Metered(io.RawIOBase):
@@ -220,20 +220,22 @@ def _csv_parts(source: Source, target: Target) -> Iterator[Part]:
 
 def _csv_fields(names: list[str], target: Target) -> list[pa.Field]:
     target.check_names(names)
-    known = {one.name.lower(): one for one in arrow_schema(target.meta)}
-    fields = [known[name.lower()] for name in names]
-    for one in fields:
-        if pa.types.is_nested(one.type):
-            said = "CSV has no arrays, maps and structs: load JSON, Parquet or Arrow"
-            raise UnfitError("COLUMN_NESTED", said, one.name)
+    columns = {column.name.lower(): column for column in arrow_schema(target.meta)}
+    fields = [columns[name.lower()] for name in names]
+    for arrow_field in fields:
+        if pa.types.is_nested(arrow_field.type):
+            message = "CSV has no arrays, maps and structs: load JSON, Parquet or Arrow"
+            raise UnfitError("COLUMN_NESTED", message, arrow_field.name)
     return fields
 
 
 def _csv_part(records: Records, fields: Sequence[pa.Field], target: Target) -> Part:
     def made(begin: int, end: int) -> pa.Table:
         cells = records.cells.slice(begin, end - begin)
-        typed = [from_texts(cells.column(at).combine_chunks(), one.type, one.name) for at, one in enumerate(fields)]
-        return target.shaped(pa.table(typed, names=[one.name for one in fields]))
+        typed = [
+            from_texts(cells.column(at).combine_chunks(), field.type, field.name) for at, field in enumerate(fields)
+        ]
+        return target.shaped(pa.table(typed, names=[field.name for field in fields]))
 
     return Part(len(records.cells), made, lambda at: ("line", int(records.lines[at])))
 
@@ -267,7 +269,7 @@ def _json_part(block: Block, target: Target) -> Part:
 
 
 def _lines(block: Block) -> Iterator[tuple[int, str]]:
-    """Those that are not empty."""
+    """Yield the lines that are not empty."""
     for line, text in enumerate(block.data.decode().split("\n"), block.line):
         if not text.isspace() and text:
             yield line, text
@@ -275,17 +277,17 @@ def _lines(block: Block) -> Iterator[tuple[int, str]]:
 
 def _document(text: str, line: int, block: Block) -> Pairs:
     try:
-        found = decode(text)
+        document = decode(text)
     except (ValueError, RecursionError) as error:
         is_cut = block.is_last and not block.data.endswith(b"\n") and line == block.line + block.data.count(b"\n")
         why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, JSONDecodeError) else str(error)
-        said = f"this is no JSON: {why}{CUT_OFF if is_cut else ''}"
-        raise UnfitError("LINE_INVALID", said, place=("line", line)) from error
-    if not isinstance(found, Pairs):
+        message = f"this is no JSON: {why}{CUT_OFF if is_cut else ''}"
+        raise UnfitError("LINE_INVALID", message, place=("line", line)) from error
+    if not isinstance(document, Pairs):
         raise UnfitError(
             "LINE_INVALID", "a line of JSON is an object, with a value for each column", place=("line", line)
         )
-    return found
+    return document
 
 
 def _cells(document: Pairs, places: Mapping[str, int], line: int, target: Target) -> list[Any]:
@@ -294,7 +296,7 @@ def _cells(document: Pairs, places: Mapping[str, int], line: int, target: Target
         at = places.get(name.lower())
         if at is None or row[at] is not MISSING:
             try:
-                target.check_names([one for one, _ in document])
+                target.check_names([field_name for field_name, _ in document])
             except UnfitError as error:
                 raise _unfit(error, ("line", line)) from error
         else:
@@ -307,8 +309,8 @@ def _json_column(values: list[Any], column: catalog_pb2.Column, kind: pa.DataTyp
     if not any(missing):
         return from_documents(values, kind, column.name)
     instead = target.value_of_missing(column, kind)
-    known = from_documents([None if value is MISSING else value for value in values], kind, column.name)
-    return pc.if_else(pa.array(missing), instead, known) if instead.is_valid else known
+    given = from_documents([None if value is MISSING else value for value in values], kind, column.name)
+    return pc.if_else(pa.array(missing), instead, given) if instead.is_valid else given
 
 
 # -- Parquet and Arrow -------------------------------------------------------------------------------------------------
@@ -331,20 +333,21 @@ def _parquet_schema(path: str) -> pa.Schema:
 
 
 def _old_instants(footer: Any) -> frozenset[str]:
-    """Columns of Spark's and Hive's old type of instants, which doesn't say that they are such."""
+    """Return the columns of the old type of Spark and Hive for instants, which is not marked as such."""
     leaves = top_leaves(footer)
     return frozenset(name for name, at in leaves.items() if footer.schema.column(at).physical_type == "INT96")
 
 
 def _with_instants(rows: pa.Table, names: frozenset[str]) -> pa.Table:
-    for at, one in enumerate(rows.schema):
-        if one.name in names:
-            rows = rows.set_column(at, one.name, rows.column(at).cast(pa.timestamp(one.type.unit)).cast(INSTANT))
+    for at, arrow_field in enumerate(rows.schema):
+        if arrow_field.name in names:
+            instants = rows.column(at).cast(pa.timestamp(arrow_field.type.unit)).cast(INSTANT)
+            rows = rows.set_column(at, arrow_field.name, instants)
     return rows
 
 
 def _arrow_parts(source: Source, target: Target) -> Iterator[Part]:
-    """A file of Arrow is mapped, a stream from elsewhere is read as it comes."""
+    """Yield the parts of Arrow data. A file is mapped into memory, a stream is read as it comes."""
     if source.is_read_once:
         with source.opened() as file, pa.ipc.open_stream(file) as opened:
             yield from _arrow_rows(opened.schema, opened, target)
@@ -362,7 +365,7 @@ def _arrow_schema(path: str) -> pa.Schema:
 
 
 def _arrow_reader(mapped: Any) -> Any:
-    """Of the format with an index at its end, or of the one that streams have."""
+    """Return a reader of Arrow's file format, which ends with an index, or of its stream format."""
     try:
         return pa.ipc.open_file(mapped)
     except pa.ArrowInvalid:

@@ -23,7 +23,7 @@ class Block:
 
 
 def text_blocks(file: BinaryIO, whole: Callable[[Block], int]) -> Iterator[Block]:
-    """`whole` says where the last complete record of a block ends; 0: nowhere yet."""
+    """Yield blocks. `whole` returns the end of a block's last complete record; 0 if it has none."""
     rest, line = file.read(BLOCK_BYTES).removeprefix(BOM), 1
     while True:
         more = file.read(BLOCK_BYTES)
@@ -37,8 +37,8 @@ def text_blocks(file: BinaryIO, whole: Callable[[Block], int]) -> Iterator[Block
         if not more:
             return
         if len(rest) > RECORD_BYTES_MAX:
-            said = f"a record has more than {RECORD_BYTES_MAX >> 20} MB: is a quote not closed?"
-            raise UnfitError("LINE_INVALID", said, place=("line", line))
+            message = f"a record has more than {RECORD_BYTES_MAX >> 20} MB: is a quote not closed?"
+            raise UnfitError("LINE_INVALID", message, place=("line", line))
 
 
 def whole_lines(block: Block) -> int:

@@ -46,7 +46,7 @@ BITS: Final = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 
 
 def from_texts(texts: Any, kind: pa.DataType, column: str) -> Any:
-    """An array of the type; NULL stays NULL. A text that is no such value is refused."""
+    """Return the texts as an array of the type; NULL stays NULL. Refuse a text that is no such value."""
     if pa.types.is_string(kind):
         return texts
     trimmed = pc.utf8_trim(texts, " \t")
@@ -66,13 +66,13 @@ def from_texts(texts: Any, kind: pa.DataType, column: str) -> Any:
         _typed(trimmed[at : at + 1], kind)
     except ValueError as error:
         why = f": {error}" if isinstance(error, _ReasonError) else ""
-        said = f"{shown(texts[at].as_py())} is no {word_of(kind)}{why}"
-        raise UnfitError("VALUE_INVALID", said, column) from None
+        message = f"{shown(texts[at].as_py())} is no {word_of(kind)}{why}"
+        raise UnfitError("VALUE_INVALID", message, column) from None
     raise AssertionError("a text that was refused among others is refused alone")
 
 
 def word_of(kind: pa.DataType) -> str:
-    """The type in the table's words."""
+    """Return the name of a type in a table's schema."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     for fits, word in ((pa.types.is_struct, "struct"), (pa.types.is_map, "map"), (pa.types.is_list, "array")):
@@ -82,7 +82,7 @@ def word_of(kind: pa.DataType) -> str:
 
 
 class _ReasonError(ValueError):
-    """Says more than that it is no such value."""
+    """Why a text is no value of its type."""
 
 
 def _typed(texts: Any, kind: pa.DataType) -> Any:
@@ -99,7 +99,7 @@ def _typed(texts: Any, kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
         return _times(texts, kind)
     assert pa.types.is_binary(kind), f"{kind} is no type of single values"
-    return pa.array([None if one is None else _bytes(one) for one in texts.to_pylist()], kind)
+    return pa.array([None if text is None else _bytes(text) for text in texts.to_pylist()], kind)
 
 
 def _all_match(texts: Any, pattern: str) -> bool:
@@ -113,10 +113,10 @@ def _cast_if(texts: Any, pattern: str, kind: pa.DataType) -> Any:
 
 
 def _cast_or(texts: Any, pattern: str, kind: pa.DataType, read: Callable[[str], Any]) -> Any:
-    """By Arrow where all texts have the form, and else one by one."""
+    """Cast by Arrow if all texts match the pattern, and else read them one by one."""
     if _all_match(texts, pattern):
         return texts.cast(kind)
-    return pa.array([None if one is None else read(one) for one in texts.to_pylist()], kind)
+    return pa.array([None if text is None else read(text) for text in texts.to_pylist()], kind)
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -129,27 +129,27 @@ def _number(text: str) -> Decimal:
 
 
 def _integer(text: str, kind: pa.DataType) -> int:
-    found = _number(text)
-    if not -(1 << BITS[kind]) <= found < 1 << BITS[kind]:
+    number = _number(text)
+    if not -(1 << BITS[kind]) <= number < 1 << BITS[kind]:
         raise _ReasonError("it is out of range")
-    if found != found.to_integral_value():
+    if number != number.to_integral_value():
         raise _ReasonError("it would change")
-    return int(found)
+    return int(number)
 
 
 def _decimals_of(kind: pa.DataType) -> str:
-    """What surely fits: Arrow doesn't notice each overflow."""
+    """Return the pattern of texts that surely fit: Arrow doesn't notice every overflow."""
     digits = kind.precision - kind.scale
     whole = rf"[0-9]{{1,{digits}}}" if digits else "0"
     return rf"^[+-]?{whole}(?:\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else rf"^[+-]?{whole}$"
 
 
 def _decimal(text: str, kind: pa.DataType) -> Decimal:
-    found = _number(text)
-    if found.copy_abs() >= Decimal((0, (1,), kind.precision - kind.scale)):
+    number = _number(text)
+    if number.copy_abs() >= Decimal((0, (1,), kind.precision - kind.scale)):
         raise _ReasonError("it is out of range")
-    shifted = found.quantize(Decimal((0, (1,), -kind.scale)), context=EXACT)
-    if shifted != found:
+    shifted = number.quantize(Decimal((0, (1,), -kind.scale)), context=EXACT)
+    if shifted != number:
         raise _ReasonError("it would change")
     return shifted
 
@@ -157,11 +157,11 @@ def _decimal(text: str, kind: pa.DataType) -> Decimal:
 def _floats(texts: Any, kind: pa.DataType) -> Any:
     if not _all_match(texts, rf"(?i)^(?:{NUMBER}|{NOT_FINITE})$"):
         raise ValueError
-    found = texts.cast(kind)
-    infinite = pc.and_(pc.is_inf(found), pc.invert(pc.match_substring_regex(texts, INFINITE)))
+    numbers = texts.cast(kind)
+    infinite = pc.and_(pc.is_inf(numbers), pc.invert(pc.match_substring_regex(texts, INFINITE)))
     if pc.any(infinite).as_py():
         raise _ReasonError("it is out of range")
-    return found
+    return numbers
 
 
 # -- days and times ----------------------------------------------------------------------------------------------------
@@ -170,12 +170,12 @@ def _floats(texts: Any, kind: pa.DataType) -> Any:
 def _days(texts: Any) -> Any:
     if _all_match(texts, DAY):
         return texts.cast(pa.date32())
-    days = [None if one is None else _day(one) for one in texts.to_pylist()]
+    days = [None if text is None else _day(text) for text in texts.to_pylist()]
     return pa.array(days, pa.int32()).cast(pa.date32())
 
 
 def _day(text: str) -> int:
-    """Days since 1970, of years beyond 9999 too."""
+    """Return the days since 1970, for years beyond 9999, too."""
     if ANY_DAY.fullmatch(text) is None:
         raise ValueError
     return int(np.datetime64(text.removeprefix("+"), "D").astype(np.int64))
@@ -184,35 +184,35 @@ def _day(text: str) -> int:
 def _times(texts: Any, kind: pa.DataType) -> Any:
     if _all_match(texts, CLOCK + ("$" if kind.tz is None else f"{ZONE}$")):
         return texts.cast(kind)
-    times = [None if one is None else _time(one, zoned=kind.tz is not None) for one in texts.to_pylist()]
+    times = [None if text is None else _time(text, zoned=kind.tz is not None) for text in texts.to_pylist()]
     return pa.array(times, pa.int64()).cast(kind)
 
 
 def _time(text: str, *, zoned: bool) -> int:
-    """Microseconds since 1970."""
-    found = ANY_TIME.fullmatch(text)
-    if found is None:
+    """Return the microseconds since 1970."""
+    matched = ANY_TIME.fullmatch(text)
+    if matched is None:
         raise ValueError
-    if zoned and found["zone"] is None:
+    if zoned and matched["zone"] is None:
         raise _ReasonError("it has no time zone, such as Z or +01:00")
-    if not zoned and found["zone"] is not None:
+    if not zoned and matched["zone"] is not None:
         raise _ReasonError("it takes no time zone")
-    if abs(int(found["day"][:-6])) > YEAR_MAX:
+    if abs(int(matched["day"][:-6])) > YEAR_MAX:
         raise _ReasonError("it is out of range")
-    clock = f"{found['clock'] or '00:00'}:{found['second'] or '00'}"
-    moment = np.datetime64(f"{found['day'].removeprefix('+')}T{clock}", "us").astype(np.int64)
-    fraction = (found["fraction"] or "").ljust(9, "0")
+    clock = f"{matched['clock'] or '00:00'}:{matched['second'] or '00'}"
+    moment = np.datetime64(f"{matched['day'].removeprefix('+')}T{clock}", "us").astype(np.int64)
+    fraction = (matched["fraction"] or "").ljust(9, "0")
     if fraction[6:] != "000":
         raise _ReasonError("it has parts of a microsecond")
-    offset = 60 * int(found["hours"] or 0) + int(found["minutes"] or 0)
-    return int(moment) + int(fraction[:6]) - (-1 if found["sign"] == "-" else 1) * offset * 60_000_000
+    offset = 60 * int(matched["hours"] or 0) + int(matched["minutes"] or 0)
+    return int(moment) + int(fraction[:6]) - (-1 if matched["sign"] == "-" else 1) * offset * 60_000_000
 
 
 # -- bytes -------------------------------------------------------------------------------------------------------------
 
 
 def _bytes(text: str) -> bytes:
-    found = BINARY.fullmatch(text)
-    if found is None:
+    matched = BINARY.fullmatch(text)
+    if matched is None:
         raise _ReasonError("bytes are written X'00FF'")
-    return bytes.fromhex(found[1])
+    return bytes.fromhex(matched[1])

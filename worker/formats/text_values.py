@@ -25,8 +25,8 @@ _encoded = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:
-    """Numbers stand to the right, other values may take several lines."""
-    return [Column(one.name, right=_is_number(one.type), folds=not _is_number(one.type)) for one in schema]
+    """Return the columns: numbers are aligned to the right, other values may take several lines."""
+    return [Column(field.name, right=_is_number(field.type), folds=not _is_number(field.type)) for field in schema]
 
 
 def cells(batch: pa.RecordBatch) -> Iterator[Sequence[str]]:
@@ -56,12 +56,12 @@ def csv_lines(batch: pa.RecordBatch) -> str:
 
 
 def _csv_cells(values: Any) -> Any:
-    found = texts(values)
+    cell_texts = texts(values)
     if pa.types.is_string(values.type):
-        quoted = pc.binary_join_element_wise('"', pc.replace_substring(found, '"', '""'), '"', "")
-        is_plain = pc.invert(pc.match_substring_regex(found, '^$|[,"\r\n]'))
-        found = pc.if_else(is_plain, found, quoted)
-    return found.fill_null("")
+        quoted = pc.binary_join_element_wise('"', pc.replace_substring(cell_texts, '"', '""'), '"', "")
+        is_plain = pc.invert(pc.match_substring_regex(cell_texts, '^$|[,"\r\n]'))
+        cell_texts = pc.if_else(is_plain, cell_texts, quoted)
+    return cell_texts.fill_null("")
 
 
 # -- JSON
@@ -75,37 +75,40 @@ def json_lines(batch: pa.RecordBatch) -> str:
 
 
 def json_texts(values: Any) -> list[str]:
-    """Every value as a document: numbers are numbers, bytes base64, the keys of a map texts."""
+    """Return each value as a JSON document: bytes as base64, a map's keys as texts."""
     kind = values.type
     if pa.types.is_nested(kind):
-        found = _nested(values)
+        documents = _nested(values)
     elif pa.types.is_binary(kind):
-        found = ['""' if one is None else f'"{b64encode(one).decode()}"' for one in values.to_pylist()]
+        documents = ['""' if raw is None else f'"{b64encode(raw).decode()}"' for raw in values.to_pylist()]
     elif pa.types.is_string(kind):
-        found = ["" if one is None else _json_string(one) for one in values.to_pylist()]
+        documents = ["" if text is None else _json_string(text) for text in values.to_pylist()]
     elif pa.types.is_temporal(kind):
         quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts(values), " ", "T"), '"', "")
-        found = quoted.to_pylist()
+        documents = quoted.to_pylist()
     elif pa.types.is_floating(kind):
-        found = [f'"{one}"' if one in NOT_FINITE else one for one in texts(values).to_pylist()]
+        documents = [f'"{text}"' if text in NOT_FINITE else text for text in texts(values).to_pylist()]
     else:
-        found = texts(values).to_pylist()
+        documents = texts(values).to_pylist()
     if not values.null_count:
-        return found
-    return ["null" if gone else one for gone, one in zip(values.is_null().to_pylist(), found, strict=True)]
+        return documents
+    return [
+        "null" if is_null else document
+        for is_null, document in zip(values.is_null().to_pylist(), documents, strict=True)
+    ]
 
 
 def _nested(values: Any) -> list[str]:
-    """A value that is NULL gets a text too, which nobody uses."""
+    """Return the texts of nested values. NULL gets a text too, which the caller ignores."""
     kind = values.type
     if pa.types.is_struct(kind):
-        names = [_json_string(one.name) for one in kind]
+        names = [_json_string(field.name) for field in kind]
         columns = map(json_texts, values.flatten())
         rows = zip(*columns, strict=True) if names else [()] * len(values)
-        return [_document(f"{name}: {one}" for name, one in zip(names, row, strict=True)) for row in rows]
+        return [_document(f"{name}: {document}" for name, document in zip(names, row, strict=True)) for row in rows]
     ends = list(pairwise(values.offsets.to_pylist()))
     if pa.types.is_map(kind):
-        keys = [_json_string(str(one)) for one in texts(values.keys).to_pylist()]
+        keys = [_json_string(str(key)) for key in texts(values.keys).to_pylist()]
         entries = [f"{key}: {item}" for key, item in zip(keys, json_texts(values.items), strict=True)]
         return [_document(entries[begin:end]) for begin, end in ends]
     elements = json_texts(values.values)
@@ -117,7 +120,7 @@ def _document(entries: Any) -> str:
 
 
 def _json_string(text: str) -> str:
-    """What would steer a terminal in JSON's own escapes."""
+    """Return a JSON string. Characters that would control a terminal are escaped."""
     return _encoded(text) if text.isprintable() else json_text(text)
 
 
@@ -125,30 +128,30 @@ def _json_string(text: str) -> str:
 
 
 def texts(values: Any) -> Any:
-    """As a table and CSV show them, nested ones as JSON. NULL stays NULL."""
+    """Return values as tables and CSV show them: nested values as JSON. NULL stays NULL."""
     kind = values.type
     if pa.types.is_nested(kind):
-        found = pa.array(json_texts(values), pa.string())
-        return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string()))
+        shown = pa.array(json_texts(values), pa.string())
+        return pc.if_else(values.is_valid(), shown, pa.scalar(None, pa.string()))
     if pa.types.is_binary(kind):
-        return pa.array([None if one is None else f"X'{one.hex().upper()}'" for one in values.to_pylist()], pa.string())
+        return pa.array([None if raw is None else f"X'{raw.hex().upper()}'" for raw in values.to_pylist()], pa.string())
     if pa.types.is_timestamp(kind):
         clock = values.cast(pa.timestamp("us"))  # the text of an instant is slow
-        found = pc.replace_substring(clock.cast(pa.string()), ".000000", "")
-        return found if kind.tz is None else pc.binary_join_element_wise(found, "Z", "")
-    found = values.cast(pa.string())
+        shown = pc.replace_substring(clock.cast(pa.string()), ".000000", "")
+        return shown if kind.tz is None else pc.binary_join_element_wise(shown, "Z", "")
+    shown = values.cast(pa.string())
     if pa.types.is_floating(kind):
-        return _float_texts(found)
-    if pa.types.is_decimal(kind) and pc.any(pc.match_substring(found, "E")).as_py():
-        digits = [None if one is None else format(Decimal(one), "f") for one in found.to_pylist()]
+        return _float_texts(shown)
+    if pa.types.is_decimal(kind) and pc.any(pc.match_substring(shown, "E")).as_py():
+        digits = [None if text is None else format(Decimal(text), "f") for text in shown.to_pylist()]
         return pa.array(digits, pa.string())
-    return found
+    return shown
 
 
-def _float_texts(found: Any) -> Any:
+def _float_texts(shown: Any) -> Any:
     for form, instead in ((r"^(-?\d+)$", r"\1.0"), (r"^-?nan$", "NaN"), (r"^(-?)inf$", r"\1Infinity")):
-        found = pc.replace_substring_regex(found, form, instead)
-    return found
+        shown = pc.replace_substring_regex(shown, form, instead)
+    return shown
 
 
 def _is_number(kind: pa.DataType) -> bool:
