@@ -1,4 +1,4 @@
-"""UPDATE, DELETE and MERGE of a table, as statements of Spark's catalog. Here it is said what is wrong with them.
+"""UPDATE, DELETE and MERGE of a table, as statements of Spark's catalog. This module checks them first.
 
     delete("id = 7")                      DELETE FROM … WHERE id = 7
     update({"v": "v + 1"}, "id = 7")      UPDATE … SET v = v + 1 WHERE id = 7
@@ -80,7 +80,7 @@ def plan_update(table: TableView, settings: Settings, where: Condition | None) -
     values = checked_settings(table.meta, settings)
     check_condition(table, where)
     check_values(table.meta, empty, values)
-    if isinstance(where, Column) or any(isinstance(one, Column) for one in settings.values()):
+    if isinstance(where, Column) or any(isinstance(value, Column) for value in settings.values()):
         named = {quoted(name): value for name, value in values.items()}
         return _of_one_row(table, UPDATE, where, lambda matched: matched.update(named))
     parameters: dict[str, Column] = {}
@@ -103,7 +103,7 @@ def _statement(
 
 
 def _of_one_row(table: TableView, operation: str, where: Condition | None, act: Callable[[Any], Any]) -> CatalogWrite:
-    """What Columns say: a MERGE with a row that matches by the condition alone."""
+    """Return a statement for Columns: a MERGE with one source row that matches by the condition alone."""
     source = table.spark.range(1).toDF(ONE_ROW).alias(SOURCE)
     on = sf.lit(True) if where is None else where if isinstance(where, Column) else sf.expr(where)
 
@@ -119,17 +119,17 @@ def _named(target: str, options: Mapping[str, str]) -> str:
 
 
 def _aliased(target: str, options: Mapping[str, str]) -> str:
-    """The same for SQL: without an alias Spark's parser takes `WHERE (true)` for one."""
+    """Return the same for SQL: without an alias Spark's parser takes `WHERE (true)` as the alias."""
     return f"{_named(target, options)} AS {TARGET}"
 
 
 def _in_brackets(text: str) -> str:
-    """An expression; a comment at its end hides nothing of the statement."""
+    """Return an expression in brackets: a comment at its end doesn't reach the rest of the statement."""
     return f"({text}\n)"
 
 
 def _path(meta: catalog_pb2.Table, name: str) -> str:
-    """A column or a field of a struct, as SQL."""
+    """Return a column, or a field of a struct, as SQL."""
     name = name.strip()
     if name.lower() in {column.name.lower() for column in meta.columns}:
         return quoted(name)
@@ -137,7 +137,7 @@ def _path(meta: catalog_pb2.Table, name: str) -> str:
 
 
 def _text(value: Any, parameters: dict[str, Column]) -> str:
-    """A value as SQL, or as a parameter."""
+    """Return a value as SQL. Add a parameter for one that has no SQL text."""
     if isinstance(value, str):
         return _in_brackets(value)
     if isinstance(value, datetime) and value.tzinfo is None:
@@ -153,7 +153,7 @@ def _text(value: Any, parameters: dict[str, Column]) -> str:
 
 
 def check_condition(table: TableView, where: Condition | None) -> None:
-    """Refuses a condition that the columns don't fit."""
+    """Refuse a condition that doesn't fit the columns."""
     if where is None:
         return
     try:
@@ -163,7 +163,7 @@ def check_condition(table: TableView, where: Condition | None) -> None:
 
 
 def condition_read(table: TableView, where: str | None) -> common_pb2.Read:
-    """What reads the rows with that condition, as it is declared to the service."""
+    """Return the read of the rows with a condition, as it is declared to the service."""
     if where is None:
         return common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
     check_condition(table, where)
@@ -173,7 +173,7 @@ def condition_read(table: TableView, where: str | None) -> common_pb2.Read:
 def checked_settings(
     meta: catalog_pb2.Table, settings: Settings, row: Callable[[str], Column] | None = None
 ) -> dict[str, Column]:
-    """The settings by the table's column names, with values as Columns.
+    """Return the settings by the table's column names, with values as Columns.
 
     `row` returns a column of the old row, for struct fields.
     """
@@ -181,15 +181,15 @@ def checked_settings(
         raise nothing_set()
     with _refused_values(meta):
         values = {name: as_column(value) for name, value in settings.items()}
-    found = by_column(meta, values, row or column_of())
-    for name in found:
+    by_name = by_column(meta, values, row or column_of())
+    for name in by_name:
         if name in meta.primary_key:
             raise key_set(name)
-    return found
+    return by_name
 
 
 def as_column(value: Any) -> Column:
-    """A text is SQL; anything that is not a Column is the value itself."""
+    """Return a value as a Column. A text is SQL; other values stand for themselves."""
     if isinstance(value, Column):
         return value
     if isinstance(value, str):
@@ -207,25 +207,27 @@ def _zoneless(value: datetime) -> str:
 
 
 def check_values(meta: catalog_pb2.Table, rows: DataFrame, values: Values, *, may_lack: bool = False) -> None:
-    """Refuses values that can't be computed from such rows, or have no type of a table or other fields than the column.
+    """Refuse values that can't be computed from such rows, or whose type or fields don't fit the column.
 
-    Whether the types fit the catalog says. `may_lack`: fields of structs that are not there are NULL.
+    The catalog checks casts. `may_lack`: missing fields of structs become NULL.
     """
     schema = table_schema(meta, nullable=True)
     with _refused_values(meta):
-        found = rows.select(*[sf.coalesce(value).alias(name) for name, value in values.items()]).schema  # no generator
-    for field in found.fields:
+        computed = rows.select(
+            *[sf.coalesce(value).alias(name) for name, value in values.items()]
+        ).schema  # no generator
+    for field in computed.fields:
         check_type(field.dataType)
-        path, wanted = quoted_if_odd(field.name), schema[field.name].dataType
-        for below in unknown_fields(field.dataType, wanted, path):
+        path, column_type = quoted_if_odd(field.name), schema[field.name].dataType
+        for below in unknown_fields(field.dataType, column_type, path):
             raise InputError("COLUMN_UNKNOWN", f"there is no field {below}; merge_schema=True adds it")
-        for below in () if may_lack else unknown_fields(wanted, field.dataType, path):
+        for below in () if may_lack else unknown_fields(column_type, field.dataType, path):
             raise field_missing(field.name, below)
 
 
 @contextmanager
 def _refused_values(meta: catalog_pb2.Table) -> Iterator[None]:
-    """The error for values that Spark refuses, if that was the cause."""
+    """Turn Spark's errors about values into ours."""
     try:
         yield
     except AnalysisException as error:
@@ -269,11 +271,11 @@ def _shared_partitions(meta: catalog_pb2.Table, merge: Merge) -> list[tuple[str,
 
 def _of_condition(rows: Callable[[], DataFrame]) -> DataFrame:
     try:
-        found = rows()
-        _ = found.schema
+        matched = rows()
+        _ = matched.schema
     except AnalysisException as error:
         raise InputError("CONDITION_INVALID", error.getMessage() or "the merge's condition") from error
-    return found
+    return matched
 
 
 def _merging(
@@ -302,7 +304,7 @@ def _merging(
 
 
 def _values_of(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> Values:
-    """What the clause writes, by columns of the table."""
+    """Return the values that a clause writes, by column of the table."""
     if clause.action == "delete":
         return {}
     if clause.settings is None:
@@ -312,20 +314,20 @@ def _values_of(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> Values:
     keys = {name.lower(): name for name in meta.primary_key}
     given = {name.lower(): value for name, value in clause.settings.items()}
     others = {name: value for name, value in clause.settings.items() if name.lower() not in keys}
-    found = checked_settings(meta, others, no_row(meta)) if others else {}
+    settings = checked_settings(meta, others, no_row(meta)) if others else {}
     for key, name in keys.items():
         if key not in given:
             raise key_missing(name)
         with _refused_values(meta):
-            found[name] = as_column(given[key])
-    return found
+            settings[name] = as_column(given[key])
+    return settings
 
 
 def _taken(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> Values:
-    """The table's columns that the source has, if no values are given."""
-    there = {name.lower(): name for name in merge.source.columns}
+    """Return the source's values for the table's columns, for a clause without values."""
+    source_names = {name.lower(): name for name in merge.source.columns}
     fixed = () if clause.when == "not_matched" else meta.primary_key
-    names = [column.name for column in meta.columns if column.name.lower() in there and column.name not in fixed]
+    names = [column.name for column in meta.columns if column.name.lower() in source_names and column.name not in fixed]
     if not names:
         raise no_common_column()
-    return {name: sf.expr(f"{SOURCE}.{quoted(there[name.lower()])}") for name in names}
+    return {name: sf.expr(f"{SOURCE}.{quoted(source_names[name.lower()])}") for name in names}

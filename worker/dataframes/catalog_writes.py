@@ -61,9 +61,9 @@ Run = Callable[[str, Mapping[str, str]], None]
 
 @dataclass(frozen=True)
 class CatalogWrite:
-    """A statement that changes one table. `run` runs it on a table of that name in the session, with these options.
+    """A statement that changes one table. `run` executes it on the named table of the session, with options.
 
-    `read` is what its rows read of the table, as far as Spark can't see it.
+    `read` is what its rows read of the table and Spark can't see.
     """
 
     table: TableView
@@ -78,14 +78,14 @@ class CatalogWrite:
         return self.table.meta
 
     def reading(self, read: RowsRead, elsewhere: Sequence[Write]) -> CatalogWrite:
-        """The same write, with more that its rows have read."""
-        versions = [one for one in (self.read.version, read.version) if one is not None]
+        """Return the same write with more reads of its rows."""
+        versions = [version for version in (self.read.version, read.version) if version is not None]
         whole = RowsRead((*self.read.reads, *read.reads), min(versions, default=None))
         return replace(self, read=whole, elsewhere=(*self.elsewhere, *elsewhere))
 
 
 def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -> Commit:
-    """Runs the statement as one transaction.
+    """Run the statement as one transaction.
 
     Where the columns changed while it ran, it is planned and run again, unless the caller or the table wants the bare
     outcome.
@@ -110,9 +110,9 @@ def run_catalog_write(plan: Callable[[], CatalogWrite], options: WriteOptions) -
 
 
 def stage_catalog_write(write: CatalogWrite, txn_id: str, version: int | None = None) -> Write:
-    """Has the statement stage its files under the transaction that commits them, with the change that is returned.
+    """Let the statement stage its files under the transaction that commits them; return the change to commit.
 
-    `version`: which one of the table a change of its rows sees.
+    `version`: the version of the table that a change of its rows sees.
     """
     options = {"stage": txn_id}
     if version is not None and write.operation not in (INSERT, OVERWRITE):
@@ -126,7 +126,7 @@ def stage_catalog_write(write: CatalogWrite, txn_id: str, version: int | None = 
     def stage(_: Stage) -> Staged:
         return Staged(list(files.files), list(files.delete_sets), list(change.key_sets))
 
-    found = Write(
+    staged_write = Write(
         write.table,
         intent.operation,
         stage,
@@ -135,21 +135,21 @@ def stage_catalog_write(write: CatalogWrite, txn_id: str, version: int | None = 
         looks_keys_up=features.KEY_LOOKUPS in begin.client_features,
     )
     if write.operation not in (INSERT, OVERWRITE) and VERSION not in write.options:
-        return replace(found, reads=list(change.reads))
-    return replace(found, rows_read=list(change.reads), rows_version=intent.read_version)
+        return replace(staged_write, reads=list(change.reads))
+    return replace(staged_write, rows_read=list(change.reads), rows_version=intent.read_version)
 
 
 def _only_read(lake: Connection, intent: transaction_pb2.TableIntent) -> Write:
-    """The part of a table that a statement read and doesn't change."""
+    """Return the reads of a table that a statement reads and doesn't change."""
     table = TableView(lake, lake.client.get_table(table_id=intent.table_id, version=intent.read_version))
     return Write(table, intent.operation, rows_read=list(intent.reads), rows_version=intent.read_version)
 
 
 def _options_of(options: WriteOptions) -> dict[str, str]:
-    found = {"message": options.message, "on_conflict": options.on_conflict or ""}
+    texts = {"message": options.message, "on_conflict": options.on_conflict or ""}
     if options.app is not None:
-        found |= {"app_id": options.app.app_id, "app_version": str(options.app.version)}
-    return {name: value for name, value in found.items() if value}
+        texts |= {"app_id": options.app.app_id, "app_version": str(options.app.version)}
+    return {name: value for name, value in texts.items() if value}
 
 
 def _run(write: CatalogWrite, options: Mapping[str, str]) -> Outcome:
@@ -172,13 +172,16 @@ def _run(write: CatalogWrite, options: Mapping[str, str]) -> Outcome:
 
 
 def _reads_of(write: CatalogWrite) -> dict[str, str]:
-    """What its rows have read, as the option that declares it."""
-    mine = transaction_pb2.TableIntent(
+    """Return the option that declares what the rows of a write have read."""
+    own_read = transaction_pb2.TableIntent(
         table_id=write.table.table_id,
         reads=write.read.reads,
         read_version=write.meta.head_version if write.read.version is None else write.read.version,
     )
-    tables = [*([mine] if write.read.reads else []), *[one.intent() for one in write.elsewhere]]
+    tables = [
+        *([own_read] if write.read.reads else []),
+        *[write_elsewhere.intent() for write_elsewhere in write.elsewhere],
+    ]
     if not tables:
         return {}
     declared = transaction_pb2.BeginTransactionRequest(tables=tables)
@@ -187,19 +190,19 @@ def _reads_of(write: CatalogWrite) -> dict[str, str]:
 
 def _commit(write: CatalogWrite, outcome: Outcome) -> Commit:
     committed = transaction_pb2.SessionReply.FromString(outcome.answer).commit.committed
-    mine = next(one for one in committed.tables if one.table_id == write.table.table_id)
-    event = "applied before" if mine.already_applied else "committed"
+    committed_table = next(table for table in committed.tables if table.table_id == write.table.table_id)
+    event = "applied before" if committed_table.already_applied else "committed"
     name = write.meta.name
-    tell(f"{write.operation} {event}", table=name, version=mine.version, txn_id=outcome.txn_id)
+    tell(f"{write.operation} {event}", table=name, version=committed_table.version, txn_id=outcome.txn_id)
     return Commit(
         table=name,
-        version=mine.version,
+        version=committed_table.version,
         time=moment_of(committed.commit_time_us),
         txn_id=outcome.txn_id,
-        rebased_over=mine.rebased_over,
+        rebased_over=committed_table.rebased_over,
         rows_staged=outcome.rows,
         attempts=outcome.attempts,
-        already_applied=mine.already_applied,
+        already_applied=committed_table.already_applied,
     )
 
 
@@ -207,7 +210,7 @@ def _commit(write: CatalogWrite, outcome: Outcome) -> Commit:
 
 
 def _error(error: Exception, outcome: Outcome | None, write: CatalogWrite) -> Exception | None:
-    """The error that says it; None: that of Spark does."""
+    """Return our error for an error of Spark; None if Spark's is clear enough."""
     if outcome is not None:
         return _refusal(outcome, write)
     if isinstance(error, PySparkException) and error.getCondition():
@@ -231,8 +234,8 @@ def _refusal(outcome: Outcome, write: CatalogWrite) -> Exception:
         return lost_race(conflict, name, outcome.attempts)
     error = _decoded(reply.error)
     if write.operation == MERGE and isinstance(error, InputError) and error.reason == "KEY_TWICE":
-        said = str(error).partition(": ")[2].partition(";")[0]
-        return InputError(error.reason, f"{said}; {IF_TWICE}")
+        message = str(error).partition(": ")[2].partition(";")[0]
+        return InputError(error.reason, f"{message}; {IF_TWICE}")
     return error
 
 
@@ -254,17 +257,22 @@ def _of_spark(error: PySparkException, write: CatalogWrite) -> Exception | None:
         return InputError("SCHEMA_MISMATCH", f"the rows don't fit {meta.name}: {text}")
     if condition == _NO_NULL:
         path = (error.getMessageParameters() or {}).get("walkedTypePath", "").strip()
-        name = next((one.name for one in meta.columns if re.search(rf"(^|\W){re.escape(one.name)}(\W|$)", path)), path)
+        name = next(
+            (column.name for column in meta.columns if re.search(rf"(^|\W){re.escape(column.name)}(\W|$)", path)), path
+        )
         return InputError("NULL_NOT_ALLOWED", f"a row has NULL in {name}, which is NOT NULL in {meta.name}")
     if condition == _OVERFLOW:
-        said = error.getMessageParameters() or {}
-        name = said.get("columnName", "").strip("`")
+        parameters = error.getMessageParameters() or {}
+        name = parameters.get("columnName", "").strip("`")
         if name in exact_names(meta):
-            given, wanted = said.get("sourceType", "").strip('"').lower(), said.get("targetType", "").strip('"').lower()
+            given, target = (
+                parameters.get("sourceType", "").strip('"').lower(),
+                parameters.get("targetType", "").strip('"').lower(),
+            )
             why = "in key columns" if name in meta.primary_key else "under write.strict_casts"
             return InputError(
                 "CAST_LOSSY",
-                f"a value of {given} doesn't fit {name} of {meta.name}, which is {wanted}: cast it yourself before the "
+                f"a value of {given} doesn't fit {name} of {meta.name}, which is {target}: cast it yourself before the "
                 f"write ({why} casts must keep every value)",
             )
     return explain(error, meta)

@@ -42,6 +42,6 @@ def read_changes(table: TableView, *, since: Point, until: Point | None = None, 
 
 
 def _logical_versions(table: TableView, begin: int, end: int) -> list[int]:
-    wanted = read_pb2.VersionFilter(from_version=begin + 1, to_version=end, logical_only=True)
-    found = table.client.list_versions(table.table_id, matching=wanted, page_size=VERSIONS_PER_PAGE)
-    return [] if begin == end else [one.version for one in found]
+    version_filter = read_pb2.VersionFilter(from_version=begin + 1, to_version=end, logical_only=True)
+    listed = table.client.list_versions(table.table_id, matching=version_filter, page_size=VERSIONS_PER_PAGE)
+    return [] if begin == end else [version_info.version for version_info in listed]

@@ -47,7 +47,7 @@ def export(
     partitioned: bool = True,
     overwrite: bool = False,
 ) -> int:
-    """Writes the rows and returns their version. Old files are removed when the new ones are complete."""
+    """Write the rows and return their version. Old files are removed when the new ones are complete."""
     if meet(path, table.lake.warehouse):
         raise InputError("PATH_INVALID", f"{path} overlaps with the lake's own files in {table.lake.warehouse}")
     target = find_target(path, overwrite=overwrite)
@@ -100,7 +100,7 @@ def write(rows: DataFrame, folder: str, partition_by: Sequence[str], codec: str)
 
 
 def check_partitions(meta: catalog_pb2.Table, names: Sequence[str], entries: Iterable[common_pb2.LiveEntry]) -> None:
-    """Refuses partition values that a folder can't name: an empty text reads as NULL, and bytes need not be text."""
+    """Refuse partition values that a folder can't name: an empty text reads as NULL, and bytes need not be text."""
     instead = "partitioned=False keeps all columns in the files"
     if names and len(names) == len(meta.columns):
         raise InputError("PARTITION_INVALID", f"{meta.name} has no column beside its partitions: {instead}")
@@ -109,13 +109,13 @@ def check_partitions(meta: catalog_pb2.Table, names: Sequence[str], entries: Ite
             "PARTITION_INVALID", f"{meta.name} is partitioned by bytes, which can't name a folder: {instead}"
         )
     for entry in entries if names else ():
-        for one in entry.file.partition.values:
-            if one.value.WhichOneof("kind") == "text" and not one.value.text:
-                raise InputError("PARTITION_INVALID", f"an empty {one.column} would be read as NULL: {instead}")
+        for value in entry.file.partition.values:
+            if value.value.WhichOneof("kind") == "text" and not value.value.text:
+                raise InputError("PARTITION_INVALID", f"an empty {value.column} would be read as NULL: {instead}")
 
 
 def refuse_read_files(target: Target, entries: Iterable[common_pb2.LiveEntry]) -> None:
-    """Refuses a target that contains imported files of the table."""
+    """Refuse a target that contains imported files of the table."""
     for entry in entries:
         if entry.file.external and meet(target.path, entry.file.path):
             raise InputError("PATH_INVALID", f"{entry.file.path} belongs to the table itself, and would be replaced")
@@ -135,7 +135,7 @@ class Target:
 
     @contextmanager
     def filled(self) -> Iterator[str]:
-        """The folder to write to. It is complete when the block ends well, and unchanged otherwise."""
+        """Yield the folder to write to. It is complete when the block ends well, and unchanged otherwise."""
         inside = f"/{UNFINISHED}{uuid7()}" if self.old else ""
         try:
             yield self.path + inside
@@ -165,20 +165,22 @@ class Target:
 
 
 def meet(path: str, other: str) -> bool:
-    """Whether two paths or URIs are the same folder, or one contains the other."""
-    (files, one), (other_files, two) = storage(path), storage(other)
-    mine, theirs = whole(files, one), whole(other_files, two)
-    return bool(files.type_name == other_files.type_name) and (mine.startswith(theirs) or theirs.startswith(mine))
+    """Return whether two paths or URIs are the same folder, or one contains the other."""
+    (files, path_inside), (other_files, other_inside) = storage(path), storage(other)
+    folder, other_folder = whole(files, path_inside), whole(other_files, other_inside)
+    return bool(files.type_name == other_files.type_name) and (
+        folder.startswith(other_folder) or other_folder.startswith(folder)
+    )
 
 
 def whole(files: Any, path: str) -> str:
-    """A form to compare: without links, with a slash at the end."""
+    """Return a path to compare: without links, with a slash at the end."""
     real = os.path.realpath(path) if files.type_name == "local" else path
     return f"{real.rstrip('/')}/"
 
 
 def find_target(path: str, *, overwrite: bool) -> Target:
-    """The target; refused if it contains anything but Parquet files that may be replaced."""
+    """Return the target. Refuse it if it contains anything but Parquet files that may be replaced."""
     files, root = storage(path)
     root = root.rstrip("/")
     kind = files.get_file_info(root).type
@@ -187,18 +189,18 @@ def find_target(path: str, *, overwrite: bool) -> Target:
     old = list_files(files, root)
     if old and not overwrite:
         raise InputError("PATH_NOT_EMPTY", f"{path} has {len(old)} files; with overwrite=True they are replaced")
-    for one in old:
-        name = one.rpartition("/")[2]
+    for file in old:
+        name = file.rpartition("/")[2]
         if not name.endswith(SUFFIX) and not name.startswith(SKIPPED):
-            raise InputError("PATH_INVALID", f"{one} is not a Parquet file: an export replaces only Parquet files")
+            raise InputError("PATH_INVALID", f"{file} is not a Parquet file: an export replaces only Parquet files")
     return Target(path if "://" in path or path.startswith("file:") else root, files, root, tuple(old))
 
 
 def list_files(files: Any, root: str) -> list[str]:
-    found = files.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
-    return [info.path for info in found if info.type == fs.FileType.File]
+    infos = files.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
+    return [info.path for info in infos if info.type == fs.FileType.File]
 
 
 def list_folders(files: Any, root: str) -> list[str]:
-    found = files.get_file_info(fs.FileSelector(root, recursive=True))
-    return [info.path for info in found if info.type == fs.FileType.Directory]
+    infos = files.get_file_info(fs.FileSelector(root, recursive=True))
+    return [info.path for info in infos if info.type == fs.FileType.Directory]

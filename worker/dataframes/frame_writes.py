@@ -1,4 +1,4 @@
-"""INSERT and OVERWRITE of a Spark DataFrame, as writes of the catalog. Here the rows get the columns of the table."""
+"""INSERT and OVERWRITE of a Spark DataFrame, as writes of the catalog. The rows get the columns of the table first."""
 
 from __future__ import annotations
 
@@ -69,12 +69,15 @@ def _written(rows: DataFrame, write: Callable[[DataFrameWriterV2], None]) -> Run
 
 
 def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, named: common_pb2.Partition) -> DataFrame:
-    """Adds the values of a single named partition to rows that lack its columns."""
-    there = {name.lower() for name in df.columns}
+    """Add the values of a single named partition to rows that lack its columns."""
+    present = {name.lower() for name in df.columns}
     types = {column.name: column.type for column in meta.columns}
-    for one in named.values:
-        if one.column.lower() not in there:
-            df = df.withColumn(one.column, partition_literal(one.value, parse_type(types[one.column])))
+    for partition_value in named.values:
+        if partition_value.column.lower() not in present:
+            df = df.withColumn(
+                partition_value.column,
+                partition_literal(partition_value.value, parse_type(types[partition_value.column])),
+            )
     return df
 
 
@@ -82,9 +85,9 @@ def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, named: common_p
 
 
 def with_columns_of(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
-    """The rows under the table's names; fields of structs that they lack are NULL.
+    """Return the rows under the table's names. Fields of structs that they lack become NULL.
 
-    What the table has no column or type for is refused before a job runs.
+    Refuse what the table has no column or type for, before a job runs.
     """
     check_names(rows, meta)
     for column in rows.schema.fields:
@@ -92,70 +95,72 @@ def with_columns_of(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
     schema = table_schema(meta, nullable=True)
     for path in unknown_fields(rows.schema, schema):
         raise InputError("COLUMN_UNKNOWN", f"there is no field {path}; merge_schema=True adds it")
-    known = {column.name.lower(): column for column in schema.fields}
-    wanted = [
-        t.StructField(known[one.name.lower()].name, _filled(one.dataType, known[one.name.lower()].dataType))
-        for one in rows.schema.fields
+    columns = {column.name.lower(): column for column in schema.fields}
+    fields = [
+        t.StructField(columns[field.name.lower()].name, _filled(field.dataType, columns[field.name.lower()].dataType))
+        for field in rows.schema.fields
     ]
-    if [one.name for one in wanted] != rows.columns:
-        rows = rows.toDF(*[one.name for one in wanted])
-    if all(one.dataType == given.dataType for one, given in zip(wanted, rows.schema.fields, strict=True)):
+    if [field.name for field in fields] != rows.columns:
+        rows = rows.toDF(*[field.name for field in fields])
+    if all(
+        field.dataType == given_field.dataType for field, given_field in zip(fields, rows.schema.fields, strict=True)
+    ):
         return rows
-    return rows.to(t.StructType(wanted))
+    return rows.to(t.StructType(fields))
 
 
-def _filled(given: t.DataType, wanted: t.DataType) -> t.DataType:
-    """The type with the fields of structs that only the wanted one has."""
-    match given, wanted:
+def _filled(given: t.DataType, target: t.DataType) -> t.DataType:
+    """Return a type with the struct fields that only the target type has."""
+    match given, target:
         case t.StructType(), t.StructType():
-            there = {one.name.lower(): one for one in given.fields}
-            if there.keys() == {one.name.lower() for one in wanted.fields}:
-                kinds = {one.name.lower(): one.dataType for one in wanted.fields}
+            given_fields = {field.name.lower(): field for field in given.fields}
+            if given_fields.keys() == {field.name.lower() for field in target.fields}:
+                kinds = {field.name.lower(): field.dataType for field in target.fields}
                 fields = [
-                    t.StructField(one.name, _filled(one.dataType, kinds[one.name.lower()]), one.nullable)
-                    for one in given.fields
+                    t.StructField(field.name, _filled(field.dataType, kinds[field.name.lower()]), field.nullable)
+                    for field in given.fields
                 ]
                 return t.StructType(fields)
             whole = []
-            for one in wanted.fields:
-                mine = there.get(one.name.lower())
-                kind = one.dataType if mine is None else _filled(mine.dataType, one.dataType)
-                whole.append(t.StructField(one.name, kind))
+            for field in target.fields:
+                given_field = given_fields.get(field.name.lower())
+                kind = field.dataType if given_field is None else _filled(given_field.dataType, field.dataType)
+                whole.append(t.StructField(field.name, kind))
             return t.StructType(whole)
         case t.ArrayType(), t.ArrayType():
-            return t.ArrayType(_filled(given.elementType, wanted.elementType), given.containsNull)
+            return t.ArrayType(_filled(given.elementType, target.elementType), given.containsNull)
         case t.MapType(), t.MapType():
-            kind = _filled(given.valueType, wanted.valueType)
-            return t.MapType(_filled(given.keyType, wanted.keyType), kind, given.valueContainsNull)
+            kind = _filled(given.valueType, target.valueType)
+            return t.MapType(_filled(given.keyType, target.keyType), kind, given.valueContainsNull)
         case _:
             return given
 
 
-def unknown_fields(given: t.DataType, wanted: t.DataType, path: str = "") -> Iterator[str]:
-    """Fields of structs that the wanted type lacks."""
-    match given, wanted:
+def unknown_fields(given: t.DataType, target: t.DataType, path: str = "") -> Iterator[str]:
+    """Yield the paths of struct fields that the target type lacks."""
+    match given, target:
         case t.StructType(), t.StructType():
-            known = {field.name.lower(): field.dataType for field in wanted.fields}
+            target_types = {field.name.lower(): field.dataType for field in target.fields}
             for field in given.fields:
                 below = f"{path}.{field.name}".lstrip(".")
-                if field.name.lower() in known:
-                    yield from unknown_fields(field.dataType, known[field.name.lower()], below)
+                if field.name.lower() in target_types:
+                    yield from unknown_fields(field.dataType, target_types[field.name.lower()], below)
                 else:
                     yield below
         case t.ArrayType(), t.ArrayType():
-            yield from unknown_fields(given.elementType, wanted.elementType, f"{path}.element")
+            yield from unknown_fields(given.elementType, target.elementType, f"{path}.element")
         case t.MapType(), t.MapType():
-            yield from unknown_fields(given.keyType, wanted.keyType, f"{path}.key")
-            yield from unknown_fields(given.valueType, wanted.valueType, f"{path}.value")
+            yield from unknown_fields(given.keyType, target.keyType, f"{path}.key")
+            yield from unknown_fields(given.valueType, target.valueType, f"{path}.value")
         case _:
             return
 
 
 def check_names(df: DataFrame, meta: catalog_pb2.Table) -> None:
     names = [name.lower() for name in df.columns]
-    known = {column.name.lower() for column in meta.columns}
+    columns = {column.name.lower() for column in meta.columns}
     for name in df.columns:
-        if name.lower() not in known:
+        if name.lower() not in columns:
             hint = "" if name in RESERVED else "; merge_schema=True adds it"
             raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}{hint}")
         if names.count(name.lower()) > 1:
@@ -167,24 +172,24 @@ def check_names(df: DataFrame, meta: catalog_pb2.Table) -> None:
 
 
 def with_missing_columns(table: TableView, df: DataFrame) -> TableView:
-    """The table with the columns and struct fields that only the rows have, added in one commit of its own."""
-    known = {column.name.lower() for column in table.meta.columns}
+    """Return the table with the columns and struct fields that only the rows have, added in a separate commit."""
+    columns = {column.name.lower() for column in table.meta.columns}
     for field in df.schema.fields:
-        if field.name.lower() not in known:
+        if field.name.lower() not in columns:
             check_name(field.name)
     missing = missing_fields(df.schema, table_schema(table.meta))
     changes = [add_column(path, type_text(kind)) for path, kind in missing]
     if not changes:
         return table
     alteration = common_pb2.Alteration(schema_changes=changes)
-    wanted = table.client.alter_table(table.table_id, alteration, validate_only=True).table
-    check_fit(with_columns_of(wanted, df), wanted)  # what is wrong is said before anything is done
+    altered = table.client.alter_table(table.table_id, alteration, validate_only=True).table
+    check_fit(with_columns_of(altered, df), altered)  # what is wrong is said before anything is done
     table.client.alter_columns(table.table_id, *changes, commit_message="columns of an insert")
     return table.refreshed()
 
 
 def check_fit(rows: DataFrame, meta: catalog_pb2.Table) -> None:
-    """Refuses rows whose types the table doesn't take."""
+    """Refuse rows whose types don't fit the table."""
     try:
         _ = rows.to(table_schema(meta, nullable=True)).select("*").schema  # over Connect only this looks
     except AnalysisException as error:
@@ -195,24 +200,27 @@ def check_fit(rows: DataFrame, meta: catalog_pb2.Table) -> None:
 
 
 def _ordered(rows: DataFrame, meta: catalog_pb2.Table, order_by: OrderBy | None) -> tuple[DataFrame, dict[str, str]]:
-    """The rows, and the option by which the catalog orders them. It knows columns; by anything else they are here."""
+    """Return the rows, and the option by which the catalog orders them. Expressions sort the rows here."""
     if order_by is None:
         return rows, {}
     many: list[str | Column] = [order_by] if isinstance(order_by, (str, Column)) else list(order_by)
-    known = {name.lower(): name for name in rows.columns}
-    if all(isinstance(one, str) and one.lower() in known for one in many):
-        return rows, {ORDER_BY: ", ".join(quoted(str(one)) for one in many)}
-    columns = [sf.col(quoted(one) if one.lower() in known else one) if isinstance(one, str) else one for one in many]
+    column_names = {name.lower(): name for name in rows.columns}
+    if all(isinstance(order, str) and order.lower() in column_names for order in many):
+        return rows, {ORDER_BY: ", ".join(quoted(str(order)) for order in many)}
+    columns = [
+        sf.col(quoted(order) if order.lower() in column_names else order) if isinstance(order, str) else order
+        for order in many
+    ]
     try:
-        found = _newest_of_each_key(rows, meta, columns) if meta.primary_key else _sorted(rows, meta, columns)
-        _ = found.schema  # a Connect session says only now what is wrong
+        ordered = _newest_of_each_key(rows, meta, columns) if meta.primary_key else _sorted(rows, meta, columns)
+        _ = ordered.schema  # a Connect session says only now what is wrong
     except AnalysisException as error:
         raise InputError("COLUMN_UNKNOWN", error.getMessage() or ORDER_BY) from error
-    return found, {}
+    return ordered, {}
 
 
 def _newest_of_each_key(rows: DataFrame, meta: catalog_pb2.Table, columns: Iterable[Column]) -> DataFrame:
-    """The last row of each key, where NULL sorts first."""
+    """Return the last row of each key; NULL sorts first."""
     rank = "_laketx_rank"
     partitions = [] if key_spans_partitions(meta) else meta.partition_columns
     whole = [quoted(name) for name in [*partitions, *meta.primary_key]]
@@ -222,7 +230,7 @@ def _newest_of_each_key(rows: DataFrame, meta: catalog_pb2.Table, columns: Itera
 
 
 def _sorted(rows: DataFrame, meta: catalog_pb2.Table, columns: Iterable[Column]) -> DataFrame:
-    """The rows in order. The catalog sorts them by partition, unless they are."""
+    """Return the rows in order. The catalog sorts by partition, unless the rows are sorted so."""
     place = "_laketx_at"
     ordered = rows.orderBy(*columns)
     if not meta.partition_columns:

@@ -1,8 +1,8 @@
-"""The partitions in which a MERGE finds rows: those of its source, where it joins on partition columns.
+"""The partitions in which a MERGE finds rows: those of its source, if it joins on partition columns.
 
     on=["day", "id"], and the source has rows of two days   ->  … AND target.day IN (…), once the source is computed
 
-A row of the table that lies elsewhere can't match, whatever others do to it: it isn't read. Where it matters that no
+A row in another partition can't match, whatever others do to it: it isn't read. If it matters that no
 source row matches (`when_not_matched_by_source…`) everything is.
 """
 
@@ -25,25 +25,25 @@ EXACT: Final = frozenset({"string", "date", "boolean", *INTEGERS})
 
 
 def shared_partitions(meta: catalog_pb2.Table, on: Sequence[str], source: DataFrame) -> list[tuple[str, str]]:
-    """Partition columns that the MERGE joins on, each with the source's name for it, if the types are the same."""
-    there = {field.name.lower(): field for field in source.schema.fields}
-    asked = {name.strip().lower() for name in on}
+    """Return the partition columns that the MERGE joins on with the same type, each with its name in the source."""
+    source_fields = {field.name.lower(): field for field in source.schema.fields}
+    joined = {name.strip().lower() for name in on}
     return [
-        (name, there[name.lower()].name)
+        (name, source_fields[name.lower()].name)
         for name in meta.partition_columns
-        if name.lower() in asked and _of_same_types(meta, [name], source)
+        if name.lower() in joined and _of_same_types(meta, [name], source)
     ]
 
 
 def _of_same_types(meta: catalog_pb2.Table, names: Iterable[str], source: DataFrame) -> bool:
-    """Whether the source has these columns with the table's types, and equal values are identical."""
+    """Return whether the source has these columns with the table's types, and equal values are identical."""
     types = {column.name.lower(): column.type for column in meta.columns}
-    there = {field.name.lower(): field.dataType for field in source.schema.fields}
+    source_types = {field.name.lower(): field.dataType for field in source.schema.fields}
     return all(
-        name.lower() in there
+        name.lower() in source_types
         and types[name.lower()] in EXACT
-        and isinstance(there[name.lower()], t.AtomicType)
-        and type_text(there[name.lower()]) == types[name.lower()]
+        and isinstance(source_types[name.lower()], t.AtomicType)
+        and type_text(source_types[name.lower()]) == types[name.lower()]
         for name in names
     )
 
@@ -51,26 +51,27 @@ def _of_same_types(meta: catalog_pb2.Table, names: Iterable[str], source: DataFr
 def partitions_of(
     meta: catalog_pb2.Table, shared: Sequence[tuple[str, str]], source: DataFrame, side: str
 ) -> Column | None:
-    """The condition on rows of the table, under the name of that side, without which none matches; None: there is none.
+    """Return a condition that every matching row of the table meets, with its alias; None if there is none.
 
     The source is already computed.
     """
     types = {column.name: column.type for column in meta.columns}
     columns = [sf.col(quoted(theirs)).alias(f"c{at}") for at, (_, theirs) in enumerate(shared)]
-    wanted = source.select(*columns)
+    partitions = source.select(*columns)
     if not meta.primary_key:
-        wanted = wanted.dropna()  # NULL matches nothing; in a table with a key it matches NULL
-    found = wanted.distinct().limit(PARTITIONS_MAX + 1).collect()
-    if len(found) > PARTITIONS_MAX:
+        partitions = partitions.dropna()  # NULL matches nothing; in a table with a key it matches NULL
+    partition_rows = partitions.distinct().limit(PARTITIONS_MAX + 1).collect()
+    if len(partition_rows) > PARTITIONS_MAX:
         return None
-    if not found:
+    if not partition_rows:
         return sf.lit(False)
     places = [
-        _among(f"{side}.{quoted(name)}", {row[at] for row in found}, types[name]) for at, (name, _) in enumerate(shared)
+        _among(f"{side}.{quoted(name)}", {row[at] for row in partition_rows}, types[name])
+        for at, (name, _) in enumerate(shared)
     ]
     shown = places[0]
-    for one in places[1:]:
-        shown = shown & one
+    for place in places[1:]:
+        shown = shown & place
     return shown
 
 

@@ -1,4 +1,4 @@
-"""What a DataFrame reads of the table that its rows are written to.
+"""The reads, by a DataFrame, of the table that its rows are written to.
 
 A session with the jar of the Spark catalog has it looked up in the plan. Elsewhere, as over Spark Connect, the plan's
 text says it: `table.read()` names its frames there, and tables of the catalog have their names. Then the whole table
@@ -27,11 +27,11 @@ _NAMED: Final = re.compile(rf"{_PREFIX}_([0-9a-z]+)_(\d+)\b")
 
 
 def plan_reads(table: TableView, *frames: DataFrame) -> RowsRead:
-    """The reads of the table in the plans of these DataFrames."""
-    found = [one for one in (_of_frame(table, frame) for frame in frames) if one.reads]
-    versions = [one.version for one in found if one.version is not None]
+    """Return the reads of the table in the plans of these DataFrames."""
+    frame_reads = [frame_read for frame_read in (_of_frame(table, frame) for frame in frames) if frame_read.reads]
+    versions = [frame_read.version for frame_read in frame_reads if frame_read.version is not None]
     oldest = without_data(table, min(versions)) if versions else None
-    return RowsRead(tuple(read for one in found for read in one.reads), oldest)
+    return RowsRead(tuple(read for frame_read in frame_reads for read in frame_read.reads), oldest)
 
 
 def _of_frame(table: TableView, rows: DataFrame) -> RowsRead:
@@ -55,24 +55,26 @@ def _is_named(text: str, names: Iterable[str]) -> bool:
 
 
 def plan_reads_elsewhere(table: TableView, *frames: DataFrame) -> list[Write]:
-    """The reads of other tables of the lake in these plans, where they are to be declared.
+    """Return the reads of other tables of the lake in these plans, if they must be declared.
 
-    Without the jar those of `table.read()` alone are known.
+    Without the jar only the reads of `table.read()` are found.
     """
     if not declares_all(table, by_spark=True):
         return []
-    found: dict[str, RowsRead] = {}
+    reads_by_table: dict[str, RowsRead] = {}
     views: dict[str, TableView] = {}
-    for one in (other for frame in frames for other in _elsewhere(table, frame)):
-        view = views.get(one.table_id) or replace(table, meta=table.client.get_table(table_id=one.table_id))
-        views[one.table_id] = view
-        is_same = one.schema_version == view.meta.schema_version
-        reads = tuple(map(common_pb2.Read.FromString, one.reads)) if is_same else (EVERYTHING,)
-        before = found.get(one.table_id, RowsRead(version=one.version))
-        oldest = min(one.version, before.version or 0)
-        found[one.table_id] = RowsRead((*before.reads, *reads), oldest)
+    for other_read in (frame_read for frame in frames for frame_read in _elsewhere(table, frame)):
+        view = views.get(other_read.table_id) or replace(
+            table, meta=table.client.get_table(table_id=other_read.table_id)
+        )
+        views[other_read.table_id] = view
+        is_same = other_read.schema_version == view.meta.schema_version
+        reads = tuple(map(common_pb2.Read.FromString, other_read.reads)) if is_same else (EVERYTHING,)
+        before = reads_by_table.get(other_read.table_id, RowsRead(version=other_read.version))
+        oldest = min(other_read.version, before.version or 0)
+        reads_by_table[other_read.table_id] = RowsRead((*before.reads, *reads), oldest)
     readers = []
-    for table_id, read in found.items():
+    for table_id, read in reads_by_table.items():
         version = without_data(views[table_id], read.version or 0)
         readers += reader(views[table_id], replace(read, version=version))
     return readers
@@ -89,23 +91,23 @@ def _elsewhere(table: TableView, rows: DataFrame) -> list[ReadElsewhere]:
 
 
 def named_rows(rows: DataFrame, table_id: str, version: int) -> DataFrame:
-    """The rows under a name that stays in the analysed plan of whatever is made of them."""
+    """Return the rows under a name that stays in the analysed plan of every DataFrame made of them."""
     return rows.alias(f"{_PREFIX}_{_plain(table_id)}_{version}")
 
 
 def named_reads(plan: str, table_id: str) -> list[int]:
-    """The versions of the table that a plan reads."""
-    return [int(version) for found, version in _NAMED.findall(plan) if found == _plain(table_id)]
+    """Return the versions of the table that a plan reads."""
+    return [int(version) for plain_id, version in _NAMED.findall(plan) if plain_id == _plain(table_id)]
 
 
 def named_elsewhere(plan: str, table_id: str) -> dict[str, int]:
-    """The other tables that a plan reads, and the oldest version of each."""
-    found: dict[str, int] = {}
+    """Return the other tables that a plan reads, and the oldest version of each."""
+    versions: dict[str, int] = {}
     for other, version in _NAMED.findall(plan):
         if other != _plain(table_id):
             other_id = str(UUID(other))
-            found[other_id] = min(int(version), found.get(other_id, int(version)))
-    return found
+            versions[other_id] = min(int(version), versions.get(other_id, int(version)))
+    return versions
 
 
 def _plain(table_id: str) -> str:

@@ -33,20 +33,20 @@ def read(
 
     `where` prunes files as far as Spark pushes it down.
     """
-    is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
-    found = pinned_version(table, table.lake.pins, version, timestamp, commits_ago, tag)
-    return read_where(table, found, where, is_chosen=is_chosen)
+    is_chosen = any(choice is not None for choice in (version, timestamp, commits_ago, tag))
+    chosen = pinned_version(table, table.lake.pins, version, timestamp, commits_ago, tag)
+    return read_where(table, chosen, where, is_chosen=is_chosen)
 
 
 def read_where(table: TableView, version: int, where: str | Column | None, *, is_chosen: bool) -> DataFrame:
-    """A version that somebody chose is a constant for what writes these rows."""
+    """Return the rows of a version. A chosen version is a constant for the write of these rows."""
     then = table.at(version) if is_classic(table.spark) else table  # a server looks itself
     rows = _rows(then, version, is_chosen=is_chosen)
     return rows if where is None else filtered(rows, where)
 
 
 def _rows(then: TableView, version: int, *, is_chosen: bool) -> DataFrame:
-    """As the reader of the Spark catalog shows them."""
+    """Return the rows as the reader of the Spark catalog shows them."""
     spark, lake = then.spark, then.lake
     if is_classic(spark):
         require_jar(spark)
@@ -56,14 +56,14 @@ def _rows(then: TableView, version: int, *, is_chosen: bool) -> DataFrame:
 
 
 def filtered(rows: DataFrame, where: str | Column) -> DataFrame:
-    """The rows for which the condition is true; refused if Spark can't resolve it."""
+    """Return the rows for which the condition is true. Refuse a condition that Spark can't resolve."""
     try:
-        found = rows.filter(where)
+        matched = rows.filter(where)
         if not is_classic(rows.sparkSession):
-            _ = found.schema  # a Connect session says only now what is wrong
+            _ = matched.schema  # a Connect session says only now what is wrong
     except PySparkException as error:
         raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
-    return found
+    return matched
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ PROPERTY = "laketx.transaction"
 
 
 class SqlStatements:
-    """Those of one transaction."""
+    """The SQL statements of one transaction."""
 
     def __init__(self, lake: Connection, txn_id: str, spark: SparkSession | None = None) -> None:
         """They run in a session; None: in the lake's."""
@@ -41,7 +41,7 @@ class SqlStatements:
 
     @property
     def spark(self) -> SparkSession:
-        """The session in which they run."""
+        """The session in which the statements run."""
         return self._lake.spark if self._session is None else self._session
 
     def run(self, statement: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
@@ -49,7 +49,7 @@ class SqlStatements:
             return self.spark.sql(statement, args)
 
     def open(self) -> str:
-        """The transaction's id."""
+        """Return the transaction's id."""
         if not self.is_open:
             if not session.is_classic(self.spark):
                 raise InputError(
@@ -62,11 +62,11 @@ class SqlStatements:
         return self._txn_id
 
     def fix(self, table_id: str, version: int) -> None:
-        """Statements see the table at that version."""
+        """Let statements see the table at a version."""
         self._jvm().fix(self.open(), table_id, version)
 
     def version_of(self, table_id: str) -> int | None:
-        """The version at which statements see the table; None if none has named it."""
+        """Return the version at which statements see the table; None if no statement has named it."""
         version = self._jvm().versionOf(self._txn_id, table_id) if self.is_open else -1
         return None if version < 0 else int(version)
 
@@ -74,7 +74,7 @@ class SqlStatements:
         return self.is_open and bool(self._jvm().changes(self._txn_id, table_id))
 
     def end(self) -> list[Write]:
-        """A change or a read for each table, to be committed."""
+        """Return a change or a read for each table, to be committed."""
         if not self.is_open:
             return []
         self._written = list(self._jvm().written(self._txn_id))
@@ -82,7 +82,7 @@ class SqlStatements:
         return [self._write(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
 
     def undo(self) -> None:
-        """Removes what the statements wrote."""
+        """Remove what the statements wrote."""
         if not self.is_open:
             return
         written = self._written or self._jvm().written(self._txn_id)
