@@ -19,7 +19,7 @@ from tests.iceberg.servers import Server, catalog_of
 from tests.spark.histories import grow, grow_many
 from tests.spark.reading import LabLake, LabTable
 from worker.iceberg.rest import plans
-from worker.iceberg.rest.plans import Plans, Reader, asked_again
+from worker.iceberg.rest.plans import Plans, Reader, scan_of_token
 from worker.iceberg.rest.problems import NO_TASK, RestError
 
 EACH = pytest.mark.parametrize(  # both forms and both kinds of table; every pair of them in the long run
@@ -252,7 +252,7 @@ def test_pages_are_the_same_from_every_server(visits: Table, monkeypatch: pytest
     monkeypatch.setattr(plans, "FILES_A_PAGE", 2)
     first = Plans(60, time.monotonic)
     found = first.plan(visits.view, Reader(3), {})
-    others = [asked_again(token, visits.table_id, NO_TASK) for token in found["plan-tasks"]]
+    others = [scan_of_token(token, visits.table_id, NO_TASK) for token in found["plan-tasks"]]
     for each in (first, Plans(60, time.monotonic)):
         pages = [found, *(each.page(visits.view, Reader(3), one) for one in others)]
         assert [paths_in(page) for page in pages] == [paths_in(whole)[:2], paths_in(whole)[2:]]
@@ -262,7 +262,7 @@ def test_pages_are_the_same_from_every_server(visits: Table, monkeypatch: pytest
     first.forget(others[0])
     assert paths_in(first.page(visits.view, Reader(3), replace(others[0], page=9))) == []
     with pytest.raises(RestError):
-        asked_again(found["plan-tasks"][0], "another table", NO_TASK)
+        scan_of_token(found["plan-tasks"][0], "another table", NO_TASK)
 
 
 def test_planned_versions_are_held(lake: Lake, server: Server) -> None:

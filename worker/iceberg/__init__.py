@@ -1,1 +1,1 @@
-"""Iceberg's metadata made from LakeTX's, which other engines read tables by. A client of the service, no part of it."""
+"""Iceberg's metadata for tables of LakeTX, for other engines. A client of the service, not a part of it."""

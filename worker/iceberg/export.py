@@ -1,6 +1,6 @@
 """Static Iceberg metadata of a version, for readers without a catalog: `metadata/vN.metadata.json` and its hint.
 
-A reader finds the metadata by the hint, which is written last: an export that is cut off leaves what was there.
+A reader finds the metadata by the hint, which is written last: an interrupted export leaves the previous one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HINT: Final = "version-hint.text"
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written, and where readers find it."""
+    """The exported version, the path of its metadata, and its totals."""
 
     version: int
     metadata: str
@@ -33,15 +33,15 @@ class Exported:
 
 
 def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -> Exported:
-    """Writes the metadata of a version into a folder, by default one of the table's own. No data is copied.
+    """Write the metadata of a version into a folder, by default below the table's. No data is copied.
 
-    Tags up to the version come along.
+    Tags up to the version are exported, too.
     """
     if form not in FORMATS:
         raise InputError("ICEBERG_FORMAT", f"Iceberg's format {form} is not written, but {FORMATS[0]} and {FORMATS[1]}")
     folder = folder or f"{table.folder}/{folder_of_fork(table.table_id) if table.meta.folder_id else FOLDER}"
-    tags = [one for one in table.client.list_tags(table.table_id) if one.version <= version]
-    versions = sorted({version, *(one.version for one in tags)})
+    tags = [tag for tag in table.client.list_tags(table.table_id) if tag.version <= version]
+    versions = sorted({version, *(tag.version for tag in tags)})
     pins = table.lake.pins.own_all(table.table_id, versions)
     target = GeneratedFiles(folder)
     _check(target, folder, table.table_id)
@@ -50,10 +50,10 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
     snapshots = Snapshots(location, form, target.put_once)
     made = [snapshots.make(table, schemas, each) for each in versions]
     head = made[-1]
-    known = [one for one in schemas if one.version <= version]
+    written_schemas = [schema for schema in schemas if schema.version <= version]
     mapping = snapshots.mapping(table, schemas, versions)
     facts = TableFacts(view_at(table, schemas, version).meta, location, form)
-    document = table_metadata(facts, known, made, tags, mapping)
+    document = table_metadata(facts, written_schemas, made, tags, mapping)
     name = f"{METADATA}/v{head.snapshot_id}.metadata.json"
     target.settle()
     target.put(MadeFile(name, json.dumps(document, indent=1).encode()))
@@ -64,13 +64,13 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
 
 
 def _check(files: GeneratedFiles, folder: str, table_id: str) -> None:
-    """Refuses the folder of another table, whose files would be replaced."""
+    """Refuse the folder of another table, whose files would be replaced."""
     try:
         hint = files.read(f"{METADATA}/{HINT}").decode().strip()
-        found = json.loads(files.read(f"{METADATA}/v{int(hint)}.metadata.json"))["table-uuid"]
+        owner = json.loads(files.read(f"{METADATA}/v{int(hint)}.metadata.json"))["table-uuid"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return
-    if found != table_id:
+    if owner != table_id:
         raise InputError(
-            "ICEBERG_FOLDER", f"{folder} has the metadata of another table, {found}; choose another folder"
+            "ICEBERG_FOLDER", f"{folder} has the metadata of another table, {owner}; choose another folder"
         )

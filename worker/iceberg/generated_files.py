@@ -1,4 +1,4 @@
-"""Where generated files lie, and how they get there: whole, or not at all."""
+"""Generated files in a folder: each is written completely, or not at all."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ class GeneratedFiles:
 
     def __init__(self, folder: str) -> None:
         self._files, self._path = storage(folder)
-        self._there: set[str] = set()
+        self._written: set[str] = set()
         self._waiting: dict[str, MadeFile] = {}
 
     def read(self, name: str) -> bytes:
         with self._files.open_input_stream(f"{self._path}/{name}") as stream:
             return bytes(stream.read())
 
-    def put_once(self, one: MadeFile) -> None:
-        """A file that is named by its content, unless this object has written it. It is there after `settle`."""
-        if one.name not in self._there:
-            self._waiting[one.name] = one
+    def put_once(self, file: MadeFile) -> None:
+        """Put a file that is named by its content, unless this object has written it. It exists after `settle`."""
+        if file.name not in self._written:
+            self._waiting[file.name] = file
             if len(self._waiting) >= AT_ONCE:
                 self.settle()
 
     def settle(self) -> None:
-        """Writes what waits. What fails stays waiting."""
+        """Write the waiting files. A file that fails keeps waiting."""
         if self._waiting:
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 list(pool.map(self._put_waiting, [*self._waiting.values()]))
 
-    def _put_waiting(self, one: MadeFile) -> None:
-        self.put(one)
-        self._there.add(one.name)
-        del self._waiting[one.name]
+    def _put_waiting(self, file: MadeFile) -> None:
+        self.put(file)
+        self._written.add(file.name)
+        del self._waiting[file.name]
 
-    def put(self, one: MadeFile) -> None:
-        """A file that has its name when it is complete."""
-        put_whole(self._files, f"{self._path}/{one.name}", one.content)
+    def put(self, file: MadeFile) -> None:
+        """Write a file that gets its name when it is complete."""
+        put_whole(self._files, f"{self._path}/{file.name}", file.content)

@@ -1,6 +1,6 @@
 """Inlined rows as Parquet files: those of a range of commits together, a file for each partition and schema version.
 
-Which rows are in which file follows from the live small writes of a version alone: every catalog makes the same files.
+The live small writes of a version alone decide the rows of each file: every catalog makes the same files.
 A file stays until its range becomes part of a larger one, or one of its small writes is no longer live. Deleted rows
 are hidden.
 """
@@ -39,7 +39,7 @@ Kind = tuple[PartitionKey, int]  # what rows of one file share: partition, schem
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A written file, and where the rows of each small write begin in it."""
+    """A written file, and the position of each small write's first row in it."""
 
     entry: common_pb2.LiveEntry
     begins: Mapping[str, int]  # by path
@@ -51,7 +51,7 @@ class _Written:
 
 @dataclass(slots=True)
 class _Group:
-    """The small writes of a range, by their paths, their file, and how a version showed it last."""
+    """The small writes of a range, by path, with their file and how a version showed it last."""
 
     paths: Sequence[str]
     written: _Written
@@ -59,7 +59,7 @@ class _Group:
 
 
 class InlinedFiles:
-    """The small writes of a table as files. What was written once is used again."""
+    """The small writes of a table as files. A written file is used again."""
 
     def __init__(self, location: str, put: Put) -> None:
         self._location = location
@@ -67,33 +67,41 @@ class InlinedFiles:
         self._groups: dict[tuple[Kind, range], _Group] = {}
 
     def shown(self, table: TableView, inlined: Sequence[ShownFile], end: int) -> Iterator[ShownFile]:
-        """The files for the inlined ones of a version; `end` is the version after it."""
+        """Yield the files for the inlined files of a version. `end` is the version after it."""
         written = WrittenSchemas(table)
         kinds: dict[Kind, list[ShownFile]] = defaultdict(list)
-        for one in sorted(inlined, key=lambda each: (each.entry.added_version, each.file.path)):
-            kinds[partition_key(one.file.partition), one.file.schema_version].append(one)
+        for inlined_file in sorted(
+            inlined, key=lambda inlined_file: (inlined_file.entry.added_version, inlined_file.file.path)
+        ):
+            kinds[partition_key(inlined_file.file.partition), inlined_file.file.schema_version].append(inlined_file)
         for kind, files in kinds.items():
             for span, group in _grouped(files, end):
-                known = self._group(table, written, kind, span, group)
-                found = known.written
+                cached = self._group(table, written, kind, span, group)
+                written_file = cached.written
                 hidden = BitMap64()
-                for one in group:
-                    hidden |= one.hidden.shift(found.begins[one.file.path]) if one.hidden else one.hidden
-                if len(hidden) < found.entry.file.rows:
-                    hid_last, before = max(one.hidden_version for one in group), known.shown
+                for inlined_file in group:
+                    hidden |= (
+                        inlined_file.hidden.shift(written_file.begins[inlined_file.file.path])
+                        if inlined_file.hidden
+                        else inlined_file.hidden
+                    )
+                if len(hidden) < written_file.entry.file.rows:
+                    hid_last, before = max(inlined_file.hidden_version for inlined_file in group), cached.shown
                     if before is None or before.hidden != hidden or before.hidden_version != hid_last:
-                        before = ShownFile(found.entry, f"{self._location}/{found.name}", hidden, hid_last)
-                        known.shown = before
+                        before = ShownFile(
+                            written_file.entry, f"{self._location}/{written_file.name}", hidden, hid_last
+                        )
+                        cached.shown = before
                     yield before
 
     def _group(
         self, table: TableView, written: WrittenSchemas, kind: Kind, span: range, group: Sequence[ShownFile]
     ) -> _Group:
-        paths = [one.file.path for one in group]
-        known = self._groups.get((kind, span))
-        if known is None or known.paths != paths:
-            known = self._groups[kind, span] = _Group(paths, self._write(table, written, group))
-        return known
+        paths = [inlined_file.file.path for inlined_file in group]
+        cached = self._groups.get((kind, span))
+        if cached is None or cached.paths != paths:
+            cached = self._groups[kind, span] = _Group(paths, self._write(table, written, group))
+        return cached
 
     def _write(self, table: TableView, written: WrittenSchemas, group: Sequence[ShownFile]) -> _Written:
         is_keyed = bool(table.meta.primary_key)
@@ -105,17 +113,17 @@ class InlinedFiles:
         meta.schema_version = first.schema_version
         schema = file_schema(arrow_schema(meta, with_row_id=not is_keyed))
         rows, begins, count = [], {}, 0
-        for one in group:
-            begins[one.file.path] = count
-            found = rows_in(one.file.content)
+        for inlined_file in group:
+            begins[inlined_file.file.path] = count
+            file_rows = rows_in(inlined_file.file.content)
             if is_keyed:
-                found = found.drop_columns([OP]) if OP in found.column_names else found
+                file_rows = file_rows.drop_columns([OP]) if OP in file_rows.column_names else file_rows
             else:
-                ids = pa.array(row_ids_in(found, one.file.first_row_id))
-                found = found.drop_columns([ROW_ID]) if ROW_ID in found.column_names else found
-                found = found.append_column(ROW_ID, ids)
-            rows.append(found.select(schema.names))
-            count += len(found)
+                ids = pa.array(row_ids_in(file_rows, inlined_file.file.first_row_id))
+                file_rows = file_rows.drop_columns([ROW_ID]) if ROW_ID in file_rows.column_names else file_rows
+                file_rows = file_rows.append_column(ROW_ID, ids)
+            rows.append(file_rows.select(schema.names))
+            count += len(file_rows)
         whole = pa.concat_tables(rows).combine_chunks()
         sink = io.BytesIO()
         footers: list[pq.FileMetaData] = []
@@ -125,23 +133,23 @@ class InlinedFiles:
         file = data_file(meta, name, footers[0], len(content))
         file.partition.CopyFrom(first.partition)
         if not is_keyed:
-            file.first_row_id = min(one.file.first_row_id for one in group)
+            file.first_row_id = min(inlined_file.file.first_row_id for inlined_file in group)
         entry = common_pb2.LiveEntry(
             file=file,
-            data_version=max(one.entry.data_version for one in group),
-            added_version=_formed_at([one.entry.added_version for one in group]),
+            data_version=max(inlined_file.entry.data_version for inlined_file in group),
+            added_version=_formed_at([inlined_file.entry.added_version for inlined_file in group]),
         )
         self._put(MadeFile(name, content))
         return _Written(entry, begins)
 
 
 def _formed_at(versions: Sequence[int]) -> int:
-    """The first version whose ranges put the commits of these versions together."""
+    """Return the first version whose ranges put the commits of these versions together."""
     return smallest_with(min(versions), max(versions), WIDTH).stop - 1
 
 
 def _grouped(files: Iterable[ShownFile], end: int) -> Iterator[tuple[range, list[ShownFile]]]:
-    """Files in the order of their versions, by ranges of versions that hold few enough."""
+    """Yield files in the order of their versions, by ranges of versions with few enough files."""
     waiting = list(files)
     spans = list(reversed(list(cover(end, WIDTH))))
     while waiting:

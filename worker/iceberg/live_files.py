@@ -1,7 +1,7 @@
-"""What a version of a table shows, as facts: its files, and the positions of their hidden rows.
+"""The files that a version of a table shows, with the positions of their hidden rows.
 
-It goes from version to version by what commits added and removed. Only partitions and buckets that they touched are
-looked at again, so a commit costs what it changed.
+It moves from version to version by the files that commits added and removed. Only touched partitions and buckets are
+examined again, so the cost of a commit depends on its changes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Entries:
 
 
 class LiveFiles:
-    """The live files of a version. Files without a visible row are known, but not shown."""
+    """The live files of a version. Files without a visible row are kept, but not shown."""
 
     def __init__(self, table: TableView) -> None:
         self._is_keyed = bool(table.meta.primary_key)
@@ -48,23 +48,23 @@ class LiveFiles:
     def apply(
         self, table: TableView, added: Iterable[common_pb2.LiveEntry], removed: Iterable[common_pb2.LiveEntry]
     ) -> None:
-        """Goes to the version of the view, to which these entries lead."""
+        """Move to the version of the view by these entries."""
         fresh: dict[Place, dict[str, None]] = defaultdict(dict)  # files to look at, where nothing else changed
         whole: dict[Place, None] = {}
-        for one in removed:
-            place = self._place(one)
-            self._remove(place, one)
-            if self._is_keyed or one.HasField("delete_set"):
+        for entry in removed:
+            place = self._place(entry)
+            self._remove(place, entry)
+            if self._is_keyed or entry.HasField("delete_set"):
                 whole[place] = None
         listed = list(added)
-        fetch_rows(table, [one.file for one in listed if one.HasField("file")])
-        for one in listed:
-            place = self._place(one)
-            self._add(place, one)
-            if self._is_keyed or one.HasField("delete_set"):
+        fetch_rows(table, [entry.file for entry in listed if entry.HasField("file")])
+        for entry in listed:
+            place = self._place(entry)
+            self._add(place, entry)
+            if self._is_keyed or entry.HasField("delete_set"):
                 whole[place] = None
             else:
-                fresh[place][one.file.path] = None
+                fresh[place][entry.file.path] = None
         written = WrittenSchemas(table)
         for place in whole:
             self._look(table, written, place, list(self._places[place].files.values()))
@@ -73,7 +73,7 @@ class LiveFiles:
                 self._look(table, written, place, [self._places[place].files[path] for path in paths])
 
     def shown(self) -> dict[int, Sequence[ShownFile]]:
-        """The files that have visible rows, but the inlined ones, by the commits that added them, in order.
+        """Return the files with visible rows, without inlined ones, by the commits that added them, in order.
 
         A commit's files are the same object as before, if none has changed.
         """
@@ -82,39 +82,39 @@ class LiveFiles:
         return {version: self._listed[version] for version in sorted(self._shown)}
 
     def inlined(self) -> Sequence[ShownFile]:
-        """The inlined files; in a primary-key table those that have visible rows.
+        """Return the inlined files; in a primary-key table those that have visible rows.
 
         In an append table one whose rows are all hidden stays: a delete doesn't change the file that shows it.
         """
         return list(self._inlined.values())
 
     def files(self) -> Iterator[common_pb2.DataFile]:
-        """All files."""
-        return (one.file for entries in self._places.values() for one in entries.files.values())
+        """Return all files."""
+        return (entry.file for entries in self._places.values() for entry in entries.files.values())
 
-    def _place(self, one: common_pb2.LiveEntry) -> Place:
-        if one.HasField("delete_set"):
-            return partition_key(one.delete_set.partition), 0
-        return partition_key(one.file.partition), one.file.bucket
+    def _place(self, entry: common_pb2.LiveEntry) -> Place:
+        if entry.HasField("delete_set"):
+            return partition_key(entry.delete_set.partition), 0
+        return partition_key(entry.file.partition), entry.file.bucket
 
-    def _add(self, place: Place, one: common_pb2.LiveEntry) -> None:
-        if one.HasField("delete_set"):
-            self._places[place].sets[one.delete_set.path] = one
+    def _add(self, place: Place, entry: common_pb2.LiveEntry) -> None:
+        if entry.HasField("delete_set"):
+            self._places[place].sets[entry.delete_set.path] = entry
             return
-        self._places[place].files[one.file.path] = one
-        self._count(one.file, 1)
-        if one.file.external:
-            self.external[one.file.path] = one.file
+        self._places[place].files[entry.file.path] = entry
+        self._count(entry.file, 1)
+        if entry.file.external:
+            self.external[entry.file.path] = entry.file
 
-    def _remove(self, place: Place, one: common_pb2.LiveEntry) -> None:
-        if one.HasField("delete_set"):
-            del self._places[place].sets[one.delete_set.path]
+    def _remove(self, place: Place, entry: common_pb2.LiveEntry) -> None:
+        if entry.HasField("delete_set"):
+            del self._places[place].sets[entry.delete_set.path]
             return
-        path = one.file.path
-        known = self._places[place].files.pop(path)
-        self._count(known.file, -1)
+        path = entry.file.path
+        live = self._places[place].files.pop(path)
+        self._count(live.file, -1)
         self.external.pop(path, None)
-        self._hide(known.added_version, path)
+        self._hide(live.added_version, path)
 
     def _count(self, file: common_pb2.DataFile, more: int) -> None:
         self.schema_versions[file.schema_version] += more
@@ -126,16 +126,16 @@ class LiveFiles:
     ) -> None:
         entries = self._places[place]
         hiding = HidingCommits(entries.sets.values(), entries.files)
-        for one, hidden in self._hidden(table, written, place, files):
-            file = one.file
-            path, version = file.path, one.added_version
+        for entry, hidden in self._hidden(table, written, place, files):
+            file = entry.file
+            path, version = file.path, entry.added_version
             if len(hidden) >= file.rows and (self._is_keyed or not file.inlined):
                 self._hide(version, path)
                 continue
             listed = self._inlined if file.inlined else self._shown[version]
-            known, hid_last = listed.get(path), hiding.last(one) if hidden else 0
-            if known is None or known.hidden != hidden or known.hidden_version != hid_last:
-                listed[path] = ShownFile(one, self._location(file), hidden, hid_last)
+            shown, hid_last = listed.get(path), hiding.last(entry) if hidden else 0
+            if shown is None or shown.hidden != hidden or shown.hidden_version != hid_last:
+                listed[path] = ShownFile(entry, self._location(file), hidden, hid_last)
                 self._listed.pop(version, None)
 
     def _hide(self, version: int, path: str) -> None:
@@ -156,4 +156,4 @@ class LiveFiles:
         if self._is_keyed:
             return hidden_by_keys(table, written, files)
         sets = self._places[place].sets
-        return hidden_by_sets(table, files, list(sets.values())) if sets else ((one, NOTHING) for one in files)
+        return hidden_by_sets(table, files, list(sets.values())) if sets else ((entry, NOTHING) for entry in files)

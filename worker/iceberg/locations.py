@@ -1,4 +1,4 @@
-"""Places as Iceberg's readers name them: URIs, local ones without escapes."""
+"""Locations in the form of Iceberg's readers: URIs, local ones without escapes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ODD: Final = re.compile("[?#%]")
 
 
 def location_of(path: str) -> str:
-    """The URI of a path or URI. Readers differ in what they make of escapes, so there are none."""
-    found = uri_of(path)
-    check_path(found)
-    return found
+    """Return the URI of a path or URI. Readers treat escapes differently, so it has none."""
+    uri = uri_of(path)
+    check_path(uri)
+    return uri
 
 
 def uri_of(path: str) -> str:
-    """The URI, whatever characters it has."""
+    """Return the URI, whatever characters it has."""
     if path.startswith(S3):
         path = "s3://" + path[6:]
     elif path.startswith("file:"):
@@ -31,13 +31,13 @@ def uri_of(path: str) -> str:
 
 
 def location_in(folder: str, path: str) -> str:
-    """The URI of a path below the folder whose URI is known."""
+    """Return the URI of a path below the folder of a URI."""
     check_path(path)
     return f"{folder}/{path}"
 
 
 def check_path(path: str) -> None:
-    """Refuses a path that readers take for another."""
+    """Refuse a path that readers confuse with another."""
     if odd := ODD.search(path):
         raise InputError(
             "ICEBERG_PATH", f"{path}: Iceberg's readers take {odd[0]} in a path for a part of a URI; move the file"

@@ -1,4 +1,4 @@
-"""Files without field ids: how readers of Iceberg find their columns, and what they would find wrongly."""
+"""Files without field ids: the names by which Iceberg's readers find columns, and files that they would misread."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NameMapping = list[dict[str, Any]]
 
 
 def written_by(schemas: Schemas) -> ByVersion:
-    """The schemas by their versions; 0 stands for the first."""
-    first = min(schemas, key=lambda one: one.schema_version)
-    return {0: first} | {one.schema_version: one for one in schemas}
+    """Return the schemas by version. Version 0 is the first one."""
+    first = min(schemas, key=lambda schema: schema.schema_version)
+    return {0: first} | {schema.schema_version: schema for schema in schemas}
 
 
 def check_names(table: TableView, file: common_pb2.DataFile) -> None:
-    """Refuses an imported file with field ids of its own: readers here go by names, Iceberg's by those ids."""
-    if any(field_id(one) is not None for one in _fields(_schema_of(table, file))):
+    """Refuse an imported file with its own field ids: readers here use names, Iceberg's readers use those ids."""
+    if any(field_id(field) is not None for field in _fields(_schema_of(table, file))):
         raise InputError(
             "ICEBERG_NAMES",
             f"{table.name}: the imported file {file.path} has field ids of its own, which Iceberg would take for the "
@@ -38,30 +38,30 @@ def check_names(table: TableView, file: common_pb2.DataFile) -> None:
 
 
 def is_marked(file: common_pb2.DataFile) -> bool:
-    """Whether it was imported, or has a column beside the table's, which has no id in older files."""
+    """Return whether a file was imported, or has an extra column, which has no id in older files."""
     return not file.inlined and (file.external or file.carries_row_ids or file.kind == common_pb2.FILE_KIND_DELTA)
 
 
 def doubtful(by_version: ByVersion, used: Counter[int], marked: Counter[int]) -> set[int]:
-    """The versions of the schema under which files were written that readers may need names for.
+    """Return the schema versions of files for which readers may need names.
 
-    pyiceberg uses the ids of a file only if each of its columns and fields has one. Those of ours have, but not the
-    older ones, and not those with arrays or maps that Spark wrote without the jar.
+    pyiceberg uses the ids of a file only if each of its columns and fields has one. Our files have
+    these ids, except older ones and those with arrays or maps that Spark wrote without the jar.
     """
-    found = {version for version, count in marked.items() if count}
-    return found | {version for version, count in used.items() if count and has_lists(by_version[version].columns)}
+    versions = {version for version, count in marked.items() if count}
+    return versions | {version for version, count in used.items() if count and has_lists(by_version[version].columns)}
 
 
 def lacks_ids(table: TableView, file: common_pb2.DataFile) -> bool:
-    """Whether readers need names to read the file."""
-    return file.external or any(field_id(one) is None for one in _fields(_schema_of(table, file)))
+    """Return whether readers need names to read the file."""
+    return file.external or any(field_id(field) is None for field in _fields(_schema_of(table, file)))
 
 
 def name_mapping(
     table: str, now: catalog_pb2.SchemaVersion, by_version: ByVersion, written: Iterable[int]
 ) -> NameMapping:
-    """The name mapping for files of these versions of the schema; empty: there are none."""
-    listed = [by_version[one].columns for one in sorted(written)]
+    """Return the name mapping for files of these versions of the schema; empty if there are none."""
+    listed = [by_version[version].columns for version in sorted(written)]
     return mapping_of(table, now.columns, listed) if listed else []
 
 
@@ -73,9 +73,9 @@ def _schema_of(table: TableView, file: common_pb2.DataFile) -> pa.Schema:
 def _fields(schema: pa.Schema) -> Iterator[pa.Field]:
     waiting = list(schema)
     while waiting:
-        one = waiting.pop()
-        yield one
-        if pa.types.is_map(one.type):  # without the group of its entries, which has no id
-            waiting += [one.type.key_field, one.type.item_field]
+        field = waiting.pop()
+        yield field
+        if pa.types.is_map(field.type):  # without the group of its entries, which has no id
+            waiting += [field.type.key_field, field.type.item_field]
         else:
-            waiting += [one.type.field(at) for at in range(one.type.num_fields)]
+            waiting += [field.type.field(at) for at in range(field.type.num_fields)]

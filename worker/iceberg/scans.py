@@ -16,10 +16,10 @@ from worker.iceberg.snapshots import Schemas, check_shown, schema_at, view_at
 
 
 class Scans:
-    """The scans of one table in one place. Versions that are asked for must be pinned."""
+    """The scans of one table in one location. Scanned versions must be pinned."""
 
     def __init__(self, location: str, put: Put) -> None:
-        """`put` writes a generated file, whose name is below the location."""
+        """`put` writes a generated file below the location."""
         self._location = location
         self._put = put
         self._inlined = InlinedFiles(location, put)
@@ -36,22 +36,24 @@ class Scans:
         *,
         with_stats: bool,
     ) -> Sequence[PlannedFile]:
-        """The files that may have rows for which the condition is true; it is about the columns of that version.
+        """Return the files that may have rows for which the condition is true. It names the columns of that version.
 
-        The same request finds the same files in the same order. Their delete files are written by then.
+        The same request returns the same files in the same order. Their delete files are written.
         """
         view = view_at(table, schemas, version)
         parts = table.client.plan_scan(
             table.table_id, version=version, predicate=condition, without_stats=not with_stats
         )
         live = LiveFiles(table)
-        live.apply(view, (one for part in parts for one in part.entries), ())
+        live.apply(view, (entry for part in parts for entry in part.entries), ())
         check_shown(view, live, schemas, schema_at(schemas, version), self._checked)
         shown = [*chain.from_iterable(live.shown().values())]
         shown += self._inlined.shown(view, live.inlined(), version + 1)
-        shown.sort(key=lambda one: one.path)
+        shown.sort(key=lambda shown_file: shown_file.path)
         if form not in self._deletes:
             self._deletes[form] = DeleteFiles(TableFacts(table.meta, self._location, form), self._put)
-        dirty = [one for one in shown if one.hidden]
-        written = {one.path: deletes for one, deletes in zip(dirty, self._deletes[form].of(dirty), strict=True)}
-        return [PlannedFile(one, written.get(one.path)) for one in shown]
+        dirty = [shown_file for shown_file in shown if shown_file.hidden]
+        written = {
+            shown_file.path: deletes for shown_file, deletes in zip(dirty, self._deletes[form].of(dirty), strict=True)
+        }
+        return [PlannedFile(shown_file, written.get(shown_file.path)) for shown_file in shown]

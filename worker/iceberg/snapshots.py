@@ -1,6 +1,6 @@
-"""The snapshots of a table, made one after the other: each takes what the one before needed, and what has changed.
+"""The snapshots of a table, made one after the other: each reuses the previous one and adds the changes.
 
-A snapshot that is made right after the one before it also lists what went in between.
+A snapshot that is made right after the previous one also lists the removed files.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Files = Mapping[int, Sequence[ShownFile]]  # by the commits that added them
 
 
 class Snapshots:
-    """The snapshots of one table in one place and one format. Versions that are asked for must be pinned."""
+    """The snapshots of one table in one location and one format. Their versions must be pinned."""
 
     def __init__(self, location: str, form: int, put: Put) -> None:
-        """`put` writes a generated file, whose name is below the location."""
+        """`put` writes a generated file below the location."""
         self._location = location
         self._form = form
         self._put = put
@@ -42,13 +42,13 @@ class Snapshots:
         self._checked: set[str] = set()  # imported files whose names are fine
 
     def make(self, table: TableView, schemas: Schemas, version: int) -> MadeSnapshot:
-        """The snapshot of a version, whose files are written by then."""
+        """Make the snapshot of a version and write its files."""
         state = self._state_at(table, schemas, version)
         schema = schema_at(schemas, version)
         check_shown(state.view, state.live, schemas, schema, self._checked)
         files = self._files(state)
-        before, known = self._made
-        removed = removed_between(known, files) if version == before + 1 else None
+        before, previous_files = self._made
+        removed = removed_between(previous_files, files) if version == before + 1 else None
         if self._manifests is None:
             self._manifests = Manifests(TableFacts(table.meta, self._location, self._form), self._put)
         self._doubtful[version] = doubtful(written_by(schemas), state.live.schema_versions, state.live.marked)
@@ -59,26 +59,28 @@ class Snapshots:
         return made
 
     def shown(self, table: TableView, schemas: Schemas, version: int) -> list[ShownFile]:
-        """The files of the snapshot of a version."""
+        """Return the files of the snapshot of a version."""
         files = self._files(self._state_at(table, schemas, version))
-        return [one for of_commit in files.values() for one in of_commit]
+        return [file for of_commit in files.values() for file in of_commit]
 
     def _files(self, state: _State) -> Files:
-        """By the commits that added them, in order; files of inlined rows are written."""
+        """Return the files by the commits that added them, in order. Files of inlined rows are written."""
         files = state.live.shown()
-        for one in self._inlined.shown(state.view, state.live.inlined(), state.version + 1):
-            added = one.entry.added_version
-            files[added] = (*files.get(added, ()), one)
+        for file in self._inlined.shown(state.view, state.live.inlined(), state.version + 1):
+            added = file.entry.added_version
+            files[added] = (*files.get(added, ()), file)
         return {number: files[number] for number in sorted(files)}
 
     def mapping(self, table: TableView, schemas: Schemas, versions: Sequence[int]) -> NameMapping:
-        """The name mapping that readers of made versions need; the columns are the last one's. Empty: none is needed.
+        """Return the name mapping for readers of these versions, with the last one's columns; empty if none is needed.
 
-        Files are opened only where a name would mean two columns.
+        Files are opened only if a name would mean two columns.
         """
         now, by_version = schema_at(schemas, versions[-1]), written_by(schemas)
         try:
-            return name_mapping(table.name, now, by_version, set().union(*(self._doubtful[one] for one in versions)))
+            return name_mapping(
+                table.name, now, by_version, set().union(*(self._doubtful[version] for version in versions))
+            )
         except InputError:
             lacking = {
                 file.schema_version
@@ -91,21 +93,21 @@ class Snapshots:
     # -- from version to version
 
     def _state_at(self, table: TableView, schemas: Schemas, version: int) -> _State:
-        known = self._at
-        if known is not None and known.version == version:
-            return known
+        current = self._at
+        if current is not None and current.version == version:
+            return current
         view = view_at(table, schemas, version)
-        if known is not None and known.version < version:
+        if current is not None and current.version < version:
             self._at = None  # an error midway leaves nothing half changed
             with suppress(GoneError):  # the commits between a tag and what is kept beside it are gone
-                self._at = _moved(known, view, version)
+                self._at = _moved(current, view, version)
                 return self._at
         live = LiveFiles(table)
         live.apply(view, table.client.list_files(table.table_id, version=version), ())
-        found = _State(view, version, live)
-        if known is None or known.version < version:  # an older version, such as a tag's, is looked at aside
-            self._at = found
-        return found
+        state = _State(view, version, live)
+        if current is None or current.version < version:  # an older version, such as a tag's, is looked at aside
+            self._at = state
+        return state
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,35 +120,35 @@ class _State:
 
 
 def removed_between(before: Files, now: Files) -> RemovedFiles:
-    """What two versions differ in, but for new files. Commits whose files are the same object are passed over."""
-    old = {one.path: one for version, files in before.items() if now.get(version) is not files for one in files}
-    new = {one.path: one for version, files in now.items() if before.get(version) is not files for one in files}
-    gone = [one for path, one in old.items() if path not in new]
-    stays = ((one, new[path]) for path, one in old.items() if path in new)
-    return RemovedFiles(gone, [one for one, is_now in stays if one is not is_now and one.hidden != is_now.hidden])
+    """Return what a version lacks of the previous one. Commits whose files are the same object are skipped."""
+    old = {file.path: file for version, files in before.items() if now.get(version) is not files for file in files}
+    new = {file.path: file for version, files in now.items() if before.get(version) is not files for file in files}
+    gone = [file for path, file in old.items() if path not in new]
+    stays = ((file, new[path]) for path, file in old.items() if path in new)
+    return RemovedFiles(gone, [file for file, is_now in stays if file is not is_now and file.hidden != is_now.hidden])
 
 
-def _moved(known: _State, view: TableView, version: int) -> _State:
-    """The state of a later version."""
+def _moved(state: _State, view: TableView, version: int) -> _State:
+    """Move the state to a later version."""
     added: list[common_pb2.LiveEntry] = []
     removed: list[common_pb2.LiveEntry] = []
     mode = read_pb2.CHANGES_MODE_DIFFERENCE
-    for part in view.client.plan_changes(view.table_id, known.version, version, mode=mode):
+    for part in view.client.plan_changes(view.table_id, state.version, version, mode=mode):
         added += part.added
         removed += part.removed
-    known.live.apply(view, added, removed)
-    return _State(view, version, known.live)
+    state.live.apply(view, added, removed)
+    return _State(view, version, state.live)
 
 
 def check_shown(
     table: TableView, live: LiveFiles, schemas: Schemas, now: catalog_pb2.SchemaVersion, checked: set[str]
 ) -> None:
-    """Refuses what Iceberg can't say, so that no reader sees other rows than readers here do.
+    """Refuse what Iceberg can't express, so that no reader sees other rows than readers of LakeTX.
 
-    `checked` has the imported files whose names are fine.
+    `checked` contains the imported files whose names are fine.
     """
     by_version = written_by(schemas)
-    used = [by_version[one].columns for one, count in live.schema_versions.items() if count]
+    used = [by_version[number].columns for number, count in live.schema_versions.items() if count]
     check_promotions(table.name, now.columns, used)
     for path, file in live.external.items():
         if path not in checked:
@@ -155,15 +157,15 @@ def check_shown(
 
 
 def commit_of(table: TableView, version: int) -> read_pb2.Version:
-    wanted = read_pb2.VersionFilter(from_version=version, to_version=version)
-    return next(iter(table.client.list_versions(table.table_id, matching=wanted)))
+    version_filter = read_pb2.VersionFilter(from_version=version, to_version=version)
+    return next(iter(table.client.list_versions(table.table_id, matching=version_filter)))
 
 
 def schema_at(schemas: Schemas, version: int) -> catalog_pb2.SchemaVersion:
-    return max((one for one in schemas if one.version <= version), key=lambda one: one.version)
+    return max((schema for schema in schemas if schema.version <= version), key=lambda schema: schema.version)
 
 
 def view_at(table: TableView, schemas: Schemas, version: int) -> TableView:
-    """The view under the schema of a version."""
+    """Return the view under the schema of a version."""
     schema = schema_at(schemas, version)
     return table if schema.schema_version == table.meta.schema_version else table.at(version)

@@ -44,7 +44,12 @@ BUGS: Final = (
     Bug(
         "a literal of Iceberg that a column can't hold makes its test false",
         ICEBERG + "metadata/conditions.py",
-        (("    if found is None:\n        return TRUE\n", "    if found is None:\n        return FALSE\n"),),
+        (
+            (
+                "    if literal_range is None:\n        return TRUE\n",
+                "    if literal_range is None:\n        return FALSE\n",
+            ),
+        ),
         own_tests=("tests/iceberg/test_conditions.py", "-k", "cannot_be_said"),
     ),
     Bug(
@@ -52,8 +57,8 @@ BUGS: Final = (
         ICEBERG + "metadata/conditions.py",
         (
             (
-                'return self._found(_part(tree, "child"), depth + 1, is_negated=not is_negated)',
-                'return Predicate(negation=self._found(_part(tree, "child"), depth + 1, is_negated=is_negated))',
+                'return self._translated(_part(tree, "child"), depth + 1, is_negated=not is_negated)',
+                'return Predicate(negation=self._translated(_part(tree, "child"), depth + 1, is_negated=is_negated))',
             ),
         ),
         own_tests=("tests/iceberg/test_conditions.py", "-k", "ruled_out"),
@@ -61,7 +66,7 @@ BUGS: Final = (
     Bug(
         "files in manifests have the sequence number after that of their rows",
         ICEBERG + "metadata/entries.py",
-        (("sequence_of(added), one.sequence,", "sequence_of(added), one.sequence + 1,"),),
+        (("sequence_of(added), shown.sequence,", "sequence_of(added), shown.sequence + 1,"),),
         own_tests=("tests/iceberg/test_entries.py", "-k", "data_file"),
     ),
     Bug(
@@ -69,8 +74,8 @@ BUGS: Final = (
         ICEBERG + "metadata/views.py",
         (
             (
-                "    if NAMES_COLUMNS.match(view.text) or not is_told_by_name:",
-                "    if is_told_by_name or not is_told_by_name:",
+                "    if NAMES_COLUMNS.match(view.text) or not are_unique:",
+                "    if are_unique or not are_unique:",
             ),
         ),
         own_tests=("tests/iceberg/test_views.py", "-k", "finds_by_name"),
@@ -112,7 +117,7 @@ BUGS: Final = (
     Bug(
         "the snapshot that an append of Iceberg's clients requires is not judged",
         ICEBERG + "rest/writes.py",
-        (("            found = replace(found, since=since)\n", ""),),
+        (("            rows = replace(rows, since=since)\n", ""),),
         own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "older_snapshot"),
     ),
     Bug(
@@ -183,13 +188,13 @@ BUGS: Final = (
     Bug(
         "a snapshot of Iceberg's clients may show deleted rows again",
         ICEBERG + "commits/changes.py",
-        (("if uri in known and known[uri].hidden", "if False and known[uri].hidden"),),
+        (("if uri in files_by_uri and files_by_uri[uri].hidden", "if False and files_by_uri[uri].hidden"),),
         own_tests=("tests/iceberg/test_commit_changes.py", "-k", "stay_hidden"),
     ),
     Bug(
         "files of Iceberg's clients may have the row ids of rows that stay",
         ICEBERG + "commits/data_files.py",
-        (("if len(ids) < count or ids - mine:", "if len(ids) < count:"),),
+        (("if len(ids) < count or ids - hidden:", "if len(ids) < count:"),),
         own_tests=("tests/iceberg/test_commit_changes.py", "-k", "ids_of_others"),
     ),
     Bug(
@@ -197,8 +202,8 @@ BUGS: Final = (
         ICEBERG + "commits/data_files.py",
         (
             (
-                "    name = _names_by_id(there.schema_arrow).get(column.column_id)\n",
-                "    name = column.name if column.name in there.schema_arrow.names else None\n",
+                "    name = _names_by_id(parquet.schema_arrow).get(column.column_id)\n",
+                "    name = column.name if column.name in parquet.schema_arrow.names else None\n",
             ),
         ),
         own_tests=("tests/iceberg/test_commits.py", "-k", "whatever_the_names"),

@@ -1,1 +1,1 @@
-"""Commits of Iceberg's clients as transactions: what they ask for, the files that they wrote, the tables they make."""
+"""Commits of Iceberg's clients as transactions: requests, written files, new tables."""

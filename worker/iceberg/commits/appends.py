@@ -1,4 +1,4 @@
-"""Appends of Iceberg's clients, decided at the head: together with whether the table has the rows that they require."""
+"""Appends of Iceberg's clients. One decision at the head commits them and checks the rows that they require."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Commit = Callable[[str, Sequence[common_pb2.DataFile]], int]  # by a transaction
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What a commit appends to a table, and what else it changes."""
+    """The rows that a commit appends to a table, and its other changes."""
 
     table_id: str
     snapshot: NewSnapshot
@@ -54,71 +54,71 @@ class Append:
 
 
 def read_append(folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) -> Append:
-    """Several snapshots of one commit are one append, which has the id of the last one."""
+    """Return the append of a commit. Several snapshots are one append with the id of the last one."""
     places, last = Places(folder), snapshots[-1]
     changes = read_changes(places, snapshots)
-    if not changes.is_append and all(one.is_append for one in snapshots):
+    if not changes.is_append and all(snapshot.is_append for snapshot in snapshots):
         raise refused("the snapshot has the operation append, and takes rows away")
     own = derived_id(table_id, last.snapshot_id, last.time_ms)
-    paths = [one.path for one in changes.added.values()]
+    paths = [file.path for file in changes.added.values()]
     folder = folder_of(paths, last.time_ms)
     return Append(table_id, last, changes, places, folder, own, loaded=loaded_version(paths))
 
 
-def append(client: MetaClient, meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> int:
-    """Commits; returns the version. A repeat gets the first answer."""
-    return placed(client, meta, schemas, wanted, lambda txn_id, files: _append(client, meta, wanted, txn_id, files))
+def append(client: MetaClient, meta: catalog_pb2.Table, schemas: Schemas, rows: Append) -> int:
+    """Commit an append and return its version. A repeated commit gets the first answer."""
+    return placed(client, meta, schemas, rows, lambda txn_id, files: _append(client, meta, rows, txn_id, files))
 
 
 def placed(
     client: MetaClient,
     meta: catalog_pb2.Table,
     schemas: Schemas,
-    wanted: Append,
+    rows: Append,
     commit: Commit,
     hidden: RowIds | None = None,
 ) -> int:
-    """Commits under the id of the folder that the files lie in, or else under one for which they get a place."""
-    files = DataFiles(meta, schemas, wanted.places, hidden) if wanted.added else None
-    paths = [one.path for one in wanted.added]
-    if wanted.folder and files is not None:
+    """Commit under the id of the files' folder, or else link the files into the folder of another id."""
+    files = DataFiles(meta, schemas, rows.places, hidden) if rows.added else None
+    paths = [file.path for file in rows.added]
+    if rows.folder and files is not None:
         try:
-            return commit(wanted.folder, files.entries(wanted.added, paths))
+            return commit(rows.folder, files.entries(rows.added, paths))
         except MetaServiceError as error:
             if error.reason not in (USED, ABORTED):
                 raise
-    done = find_version(client, wanted)
+    done = find_version(client, rows)
     if done is not None:
         return done
     if files is None:
-        return commit(wanted.own, [])
-    targets = paths_below(wanted.own, paths)
-    entries = files.entries(wanted.added, targets)
-    wanted.places.put(paths, targets)
-    return commit(wanted.own, entries)
+        return commit(rows.own, [])
+    targets = paths_below(rows.own, paths)
+    entries = files.entries(rows.added, targets)
+    rows.places.put(paths, targets)
+    return commit(rows.own, entries)
 
 
-def check_append(meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> None:
-    """Refuses files that don't fit the table."""
-    DataFiles(meta, schemas, wanted.places).entries(wanted.added, [one.path for one in wanted.added])
+def check_append(meta: catalog_pb2.Table, schemas: Schemas, rows: Append) -> None:
+    """Refuse files that don't fit the table."""
+    DataFiles(meta, schemas, rows.places).entries(rows.added, [file.path for file in rows.added])
 
 
 def _append(
     client: MetaClient,
     meta: catalog_pb2.Table,
-    wanted: Append,
+    rows: Append,
     txn_id: str,
     files: Sequence[common_pb2.DataFile],
 ) -> int:
-    schema = wanted.snapshot.schema_id
+    schema = rows.snapshot.schema_id
     try:
         committed = client.append(
             meta.table_id,
             files,
             txn_id=txn_id,
             schema_version=meta.schema_version if schema is None else schema,
-            properties=wanted.properties,
-            unchanged_since=wanted.since,
+            properties=rows.properties,
+            unchanged_since=rows.since,
         )
     except ConflictError as lost:
         raise explained(lost, meta.name) from lost
@@ -126,41 +126,41 @@ def _append(
 
 
 def explained(lost: ConflictError, name: str, next_steps: NextSteps = NEXT_STEP) -> ConflictError:
-    """With the winner, the rule and the next step in its text."""
+    """Return a conflict with the winner, the rule and the next step in its text."""
     return ConflictError(lost.conflict, conflict_text(lost.conflict, name, 1, next_steps), table=name)
 
 
 # -- repeats -----------------------------------------------------------------------------------------------------------
 
 
-def find_version(client: MetaClient, wanted: Append) -> int | None:
-    """The version of a snapshot that was committed before, whichever id it was committed under."""
-    for txn_id in filter(None, (wanted.own, wanted.folder)):
+def find_version(client: MetaClient, rows: Append) -> int | None:
+    """Return the version of a snapshot that was committed before, under either of its ids."""
+    for txn_id in filter(None, (rows.own, rows.folder)):
         try:
-            known = client.get_transaction(txn_id)
+            transaction = client.get_transaction(txn_id)
         except NotFoundError:
             continue
-        if known.state != wire.TRANSACTION_STATE_COMMITTED:
+        if transaction.state != wire.TRANSACTION_STATE_COMMITTED:
             continue
-        for one in known.committed.tables:
-            if one.table_id == wanted.table_id and snapshot_of(client, one.table_id, one.version) == str(
-                wanted.snapshot.snapshot_id
+        for table in transaction.committed.tables:
+            if table.table_id == rows.table_id and snapshot_of(client, table.table_id, table.version) == str(
+                rows.snapshot.snapshot_id
             ):
-                return int(one.version)
+                return int(table.version)
     return None
 
 
 def snapshot_of(client: MetaClient, table_id: str, version: int) -> str:
-    """The snapshot of a client that a version is; empty: none."""
+    """Return the client's snapshot that a version was committed from; empty if there is none."""
     listed = client.list_versions(table_id, matching=read_pb2.VersionFilter(from_version=version, to_version=version))
-    return next((one.properties.get(SNAPSHOT, "") for one in listed), "")
+    return next((version_info.properties.get(SNAPSHOT, "") for version_info in listed), "")
 
 
 # -- what is left over ---------------------------------------------------------------------------------------------
 
 
 def abandon(client: MetaClient, folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) -> None:
-    """Ends the transactions whose folders have files of a commit that no version has: the purge sweeps them then."""
+    """End the transactions whose folders contain files of a refused commit, so that the purge deletes the files."""
     intent = wire.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
     for txn_id in written_folders(Places(folder), snapshots):
         if not UUID7.match(txn_id):
@@ -172,6 +172,6 @@ def abandon(client: MetaClient, folder: str, table_id: str, snapshots: Sequence[
             continue  # it has ended, or the caller may not write the table
 
 
-def under_schema(wanted: Append, schema_id: int) -> Append:
-    """The append under a schema that its commit adds, which has another id here."""
-    return replace(wanted, snapshot=replace(wanted.snapshot, schema_id=schema_id))
+def under_schema(rows: Append, schema_id: int) -> Append:
+    """Return the append under a schema that its commit adds, by the schema's id in the table."""
+    return replace(rows, snapshot=replace(rows.snapshot, schema_id=schema_id))

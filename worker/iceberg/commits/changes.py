@@ -1,7 +1,7 @@
-"""Deletes, overwrites and alterations of Iceberg's clients: rows that go are hidden by delete sets, files added.
+"""Deletes, overwrites and alterations of Iceberg's clients: delete sets hide removed rows, files are added.
 
-A client read the snapshot that it began at, which has to be the newest one, and whose rows the table must have when the
-commit is decided. Otherwise the transaction is judged as any DELETE or MERGE that read the whole table.
+A client read the snapshot that it began at: it must be the newest one, and the table must still have its rows when the
+commit is decided. Other rules are those of a DELETE or MERGE that read the whole table.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ AGAIN: Final = "load the table and make the change again"
 NEXT_STEP: Final[NextSteps] = dict.fromkeys(common_pb2.Advice.values(), AGAIN)
 
 
-def change(table: TableView, schemas: Schemas, wanted: Append, shown: Sequence[ShownFile]) -> int:
-    """Commits; returns the version. `shown`: the files of the view's version."""
-    hidden = hidden_rows(table, wanted.places, wanted.changes, shown)
-    if not hidden and not wanted.added:
+def change(table: TableView, schemas: Schemas, rows: Append, shown: Sequence[ShownFile]) -> int:
+    """Commit a change and return its version. `shown` are the files of the version that the client read."""
+    hidden = hidden_rows(table, rows.places, rows.changes, shown)
+    if not hidden and not rows.added:
         return int(table.meta.head_version)
 
     def commit(txn_id: str, files: Sequence[common_pb2.DataFile]) -> int:
-        return _commit(table, wanted, hidden, txn_id, files)
+        return _commit(table, rows, hidden, txn_id, files)
 
     ids: dict[PartitionKey, BitMap64] = defaultdict(BitMap64)
-    for file, found in hidden:
-        ids[partition_key(file.partition)] |= found
-    return placed(table.client, table.meta, schemas, wanted, commit, ids)
+    for file, row_ids in hidden:
+        ids[partition_key(file.partition)] |= row_ids
+    return placed(table.client, table.meta, schemas, rows, commit, ids)
 
 
-def _commit(table: TableView, wanted: Append, hidden: Hidden, txn_id: str, files: Sequence[common_pb2.DataFile]) -> int:
+def _commit(table: TableView, rows: Append, hidden: Hidden, txn_id: str, files: Sequence[common_pb2.DataFile]) -> int:
     operation = common_pb2.OPERATION_MERGE if files else common_pb2.OPERATION_DELETE
     read = table.meta.head_version
-    since = read if wanted.since is None else min(read, wanted.since)
+    since = read if rows.since is None else min(read, rows.since)
     intent = wire.TableIntent(table_id=table.table_id, operation=operation, read_version=read)
     try:
-        with table.client.begin([intent], txn_id=txn_id, properties=wanted.properties) as txn:
+        with table.client.begin([intent], txn_id=txn_id, properties=rows.properties) as txn:
             txn.register(table.table_id, files, delete_sets(table.folder, txn_id, hidden))
             change = common_pb2.Change(table_id=table.table_id, reads=[common_pb2.Read()], unchanged_since=since)
             committed = txn.commit([change])
@@ -69,37 +69,37 @@ def _commit(table: TableView, wanted: Append, hidden: Hidden, txn_id: str, files
 
 
 def hidden_rows(table: TableView, places: Places, changes: Changes, shown: Sequence[ShownFile]) -> Hidden:
-    """What the commit hides of the files that are shown. Refuses what does not follow from them."""
-    known = {one.path: one for one in shown}
-    removed = [_known(known, uri) for uri in changes.removed]
+    """Return the rows that the commit hides. Refuse a commit that contradicts the shown files."""
+    files_by_uri = {file.path: file for file in shown}
+    removed = [_current_file(files_by_uri, uri) for uri in changes.removed]
     _check_totals(table, changes, shown, removed)
-    found = _positions(places, changes) | {one.path: _all(one.file.rows) for one in removed}
+    positions_by_uri = _positions(places, changes) | {file.path: _all(file.file.rows) for file in removed}
     hidden = []
-    for uri, positions in found.items():
-        one = _known(known, uri)
-        if positions.max() >= one.file.rows:
+    for uri, positions in positions_by_uri.items():
+        file = _current_file(files_by_uri, uri)
+        if positions.max() >= file.file.rows:
             raise InputError(
-                "ICEBERG_FILE", f"{uri} has {one.file.rows} rows, and its row {positions.max()} is deleted"
+                "ICEBERG_FILE", f"{uri} has {file.file.rows} rows, and its row {positions.max()} is deleted"
             )
-        if more := positions - one.hidden:
-            hidden.append((_touched(table, places, one), row_ids_at(_path(table, places, one), one.file, more)))
+        if more := positions - file.hidden:
+            hidden.append((_touched(table, places, file), row_ids_at(_path(table, places, file), file.file, more)))
     for uri in changes.unhides - changes.removed:
-        if uri in known and known[uri].hidden - found.get(uri, BitMap64()):
+        if uri in files_by_uri and files_by_uri[uri].hidden - positions_by_uri.get(uri, BitMap64()):
             raise InputError("ICEBERG_FILE", f"the snapshot shows rows of {uri} again that were deleted")
     return hidden
 
 
 def _all(rows: int) -> BitMap64:
-    found = BitMap64()
-    found.add_range(0, rows)
-    return found
+    positions = BitMap64()
+    positions.add_range(0, rows)
+    return positions
 
 
 def _check_totals(table: TableView, changes: Changes, shown: Sequence[ShownFile], removed: Sequence[ShownFile]) -> None:
-    """A snapshot has all the files of the one before but those that it says it removed."""
+    """Check the snapshot's totals: it has the files of the previous one, without the removed, with the added ones."""
     files = len(shown) - len(removed) + len(changes.added)
-    rows = sum(one.file.rows for one in shown) - sum(one.file.rows for one in removed)
-    rows += sum(one.rows for one in changes.added.values())
+    rows = sum(file.file.rows for file in shown) - sum(file.file.rows for file in removed)
+    rows += sum(file.rows for file in changes.added.values())
     if changes.totals is not None and changes.totals != (files, rows):
         raise InputError(
             "ICEBERG_FILE",
@@ -108,37 +108,37 @@ def _check_totals(table: TableView, changes: Changes, shown: Sequence[ShownFile]
         )
 
 
-def _known(known: Mapping[str, ShownFile], uri: str) -> ShownFile:
-    found = known.get(uri)
-    if found is None:
+def _current_file(files_by_uri: Mapping[str, ShownFile], uri: str) -> ShownFile:
+    file = files_by_uri.get(uri)
+    if file is None:
         raise InputError("ICEBERG_FILE", f"{uri} is no file of the newest snapshot: load the table again")
-    return found
+    return file
 
 
 def _positions(places: Places, changes: Changes) -> dict[str, BitMap64]:
-    """By data file."""
-    found: dict[str, BitMap64] = defaultdict(BitMap64)
-    for each in in_threads(lambda one: list(_read(places, one)), list(changes.hides)):
-        for uri, positions in each:
-            found[uri_of(uri)] |= positions
-    return {uri: positions for uri, positions in found.items() if positions}
+    """Return the positions of hidden rows by the URI of their data file."""
+    by_uri: dict[str, BitMap64] = defaultdict(BitMap64)
+    for listed in in_threads(lambda delete_file: list(_read(places, delete_file)), list(changes.hides)):
+        for uri, positions in listed:
+            by_uri[uri_of(uri)] |= positions
+    return {uri: positions for uri, positions in by_uri.items() if positions}
 
 
-def _read(places: Places, one: DeleteFile) -> Any:
+def _read(places: Places, delete_file: DeleteFile) -> Any:
     try:
-        with places.open(places.inside(one.uri)) as file:
-            if one.vector is None:
+        with places.open(places.inside(delete_file.uri)) as file:
+            if delete_file.vector is None:
                 yield from read_positions(file)
                 return
-            offset, size = one.vector
+            offset, size = delete_file.vector
             file.seek(offset)
-            yield one.data_file, _vector(file.read(size), one.uri)
+            yield delete_file.data_file, _vector(file.read(size), delete_file.uri)
     except FileNotFoundError as error:
-        raise InputError("ICEBERG_FILE", f"{one.uri} is not there") from error
+        raise InputError("ICEBERG_FILE", f"{delete_file.uri} is not there") from error
     except InputError:
         raise
     except (OSError, ValueError, KeyError) as error:
-        raise InputError("ICEBERG_FILE", f"{one.uri} has no positions of rows: {error}") from error
+        raise InputError("ICEBERG_FILE", f"{delete_file.uri} has no positions of rows: {error}") from error
 
 
 def _vector(blob: bytes, uri: str) -> BitMap64:
@@ -148,15 +148,15 @@ def _vector(blob: bytes, uri: str) -> BitMap64:
         raise InputError("ICEBERG_FILE", f"{uri} has no whole deletion vector where its manifest says") from error
 
 
-def _path(table: TableView, places: Places, one: ShownFile) -> str:
-    return table.path(one.file.path) if one.file.external else f"{table.folder}/{places.inside(one.path)}"
+def _path(table: TableView, places: Places, file: ShownFile) -> str:
+    return table.path(file.file.path) if file.file.external else f"{table.folder}/{places.inside(file.path)}"
 
 
-def _touched(table: TableView, places: Places, one: ShownFile) -> common_pb2.DataFile:
-    """The file; of one that was written for inlined rows, which no commit has, the partition alone."""
-    if one.file.external or not places.inside(one.path).startswith(f"{folder_of(table.meta)}/"):
-        return one.file
-    return common_pb2.DataFile(partition=one.file.partition)
+def _touched(table: TableView, places: Places, file: ShownFile) -> common_pb2.DataFile:
+    """Return the data file. A file generated for inlined rows is in no commit: return its partition alone."""
+    if file.file.external or not places.inside(file.path).startswith(f"{folder_of(table.meta)}/"):
+        return file.file
+    return common_pb2.DataFile(partition=file.file.partition)
 
 
 def alter(client: MetaClient, meta: catalog_pb2.Table, alteration: common_pb2.Alteration, since: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Columns that Iceberg's clients ask for: of a new table, and those that a schema adds."""
+"""Columns in requests of Iceberg's clients: those of a new table, and those that a schema adds."""
 
 from __future__ import annotations
 
@@ -19,62 +19,62 @@ Json = Mapping[str, Any]
 
 
 def columns_of(schema: Json) -> list[catalog_pb2.Column]:
-    """The columns of a new table; it gives them ids of its own."""
+    """Return the columns of a new table, which assigns their ids."""
     if schema.get("identifier-field-ids"):
         raise InputError(
             "ICEBERG_WRITE",
             "a table with identifier fields can't be made here: make a primary-key table with LakeTX, whose rows "
             "Iceberg's readers see",
         )
-    found = []
-    for one in schema["fields"]:
-        check_name(one["name"])
-        field = _field(one)
+    columns = []
+    for definition in schema["fields"]:
+        check_name(definition["name"])
+        field = _field(definition)
         kind = type_text(field.kind)
-        found.append(
-            catalog_pb2.Column(name=field.name, type=kind, nullable=field.nullable, comment=one.get("doc") or "")
+        columns.append(
+            catalog_pb2.Column(name=field.name, type=kind, nullable=field.nullable, comment=definition.get("doc") or "")
         )
-    return found
+    return columns
 
 
-def added_columns(now: Json, wanted: Json) -> list[common_pb2.SchemaChange]:
-    """The columns and fields of structs that the wanted schema has more, by ascending ids."""
-    found = [*_added(now["fields"], wanted["fields"], "")]
-    return [change for _, change in sorted(found, key=lambda one: one[0])] + _comments(now, wanted)
+def added_columns(now: Json, requested: Json) -> list[common_pb2.SchemaChange]:
+    """Return the changes that add the requested columns and struct fields, by ascending ids, and set comments."""
+    changes = [*_added(now["fields"], requested["fields"], "")]
+    return [change for _, change in sorted(changes, key=lambda numbered: numbered[0])] + _comments(now, requested)
 
 
-def _comments(now: Json, wanted: Json) -> list[common_pb2.SchemaChange]:
-    """The comments of columns that the wanted schema has otherwise; fields within columns have none here."""
-    known = {one["id"]: one for one in now["fields"]}
-    found = []
-    for one in wanted["fields"]:
-        there = known.get(one["id"])
-        if there is None:
+def _comments(now: Json, requested: Json) -> list[common_pb2.SchemaChange]:
+    """Return the changes of columns' comments. Fields within columns have no comments in a table."""
+    current = {field["id"]: field for field in now["fields"]}
+    changes = []
+    for field in requested["fields"]:
+        existing = current.get(field["id"])
+        if existing is None:
             continue
-        if (there.get("doc") or "") != (one.get("doc") or ""):
-            found.append(comment_column(quoted(there["name"]), one.get("doc") or ""))
-        before = dict(_docs(there["type"]))
-        if any(number in before and before[number] != doc for number, doc in _docs(one["type"])):
+        if (existing.get("doc") or "") != (field.get("doc") or ""):
+            changes.append(comment_column(quoted(existing["name"]), field.get("doc") or ""))
+        before = dict(_docs(existing["type"]))
+        if any(number in before and before[number] != doc for number, doc in _docs(field["type"])):
             raise InputError(
-                "ICEBERG_WRITE", f"the comments of fields within {one['name']} can't be changed, but that of a column"
+                "ICEBERG_WRITE", f"the comments of fields within {field['name']} can't be changed, but that of a column"
             )
-    return found
+    return changes
 
 
 def _docs(kind: Any) -> Iterator[tuple[int, str]]:
-    """The comments of the fields within a type, by their ids."""
+    """Yield the comments of the fields within a type, by their ids."""
     if isinstance(kind, Mapping):
-        for one in kind.get("fields", ()):
-            yield one["id"], one.get("doc") or ""
-            yield from _docs(one["type"])
+        for field in kind.get("fields", ()):
+            yield field["id"], field.get("doc") or ""
+            yield from _docs(field["type"])
         for part in ("element", "key", "value"):
             yield from _docs(kind.get(part))
 
 
-def check_same(now: Json, wanted: Json) -> None:
-    """Refuses a schema that is not what its added columns lead to."""
-    keys = [one.get("identifier-field-ids") or [] for one in (now, wanted)]
-    if keys[0] != keys[1] or _bare(now["fields"]) != _bare(wanted["fields"]):
+def check_same(now: Json, requested: Json) -> None:
+    """Refuse a schema that differs from the current one in more than added columns."""
+    keys = [schema.get("identifier-field-ids") or [] for schema in (now, requested)]
+    if keys[0] != keys[1] or _bare(now["fields"]) != _bare(requested["fields"]):
         raise InputError(
             "ICEBERG_WRITE",
             "this change of the schema can't be made by Iceberg's clients: they can add optional columns, whose ids "
@@ -82,51 +82,51 @@ def check_same(now: Json, wanted: Json) -> None:
         )
 
 
-def _added(now: Sequence[Json], wanted: Sequence[Json], path: str) -> Iterator[tuple[int, common_pb2.SchemaChange]]:
-    known = {one["id"]: one for one in now}
+def _added(now: Sequence[Json], requested: Sequence[Json], path: str) -> Iterator[tuple[int, common_pb2.SchemaChange]]:
+    current = {field["id"]: field for field in now}
     before = ""
-    for at, one in enumerate(wanted):
-        name = path + quoted(one["name"])
-        there = known.get(one["id"])
-        if there is None:
-            if one.get("required"):
+    for at, field in enumerate(requested):
+        name = path + quoted(field["name"])
+        existing = current.get(field["id"])
+        if existing is None:
+            if field.get("required"):
                 raise InputError("ICEBERG_WRITE", f"{name} can't be added as a required column: add it as optional")
-            check_name(one["name"])
+            check_name(field["name"])
             is_last = at >= len(now)
             place: dict[str, Any] = {} if is_last else {"after": before, "first": not before}
-            comment = "" if path else one.get("doc") or ""
-            yield one["id"], add_column(name, type_text(_type(one["type"])), comment=comment, **place)
-        elif isinstance(there["type"], Mapping) and isinstance(one["type"], Mapping):
-            yield from _added_in(there["type"], one["type"], f"{name}.")
-        before = one["name"]
+            comment = "" if path else field.get("doc") or ""
+            yield field["id"], add_column(name, type_text(_type(field["type"])), comment=comment, **place)
+        elif isinstance(existing["type"], Mapping) and isinstance(field["type"], Mapping):
+            yield from _added_in(existing["type"], field["type"], f"{name}.")
+        before = field["name"]
 
 
-def _added_in(now: Json, wanted: Json, path: str) -> Iterator[tuple[int, common_pb2.SchemaChange]]:
-    if now.get("type") != wanted.get("type"):
+def _added_in(now: Json, requested: Json, path: str) -> Iterator[tuple[int, common_pb2.SchemaChange]]:
+    if now.get("type") != requested.get("type"):
         return
-    match wanted["type"]:
+    match requested["type"]:
         case "struct":
-            yield from _added(now["fields"], wanted["fields"], path)
-        case "list" if isinstance(wanted["element"], Mapping) and isinstance(now["element"], Mapping):
-            yield from _added_in(now["element"], wanted["element"], f"{path}element.")
-        case "map" if isinstance(wanted["value"], Mapping) and isinstance(now["value"], Mapping):
-            yield from _added_in(now["value"], wanted["value"], f"{path}value.")
+            yield from _added(now["fields"], requested["fields"], path)
+        case "list" if isinstance(requested["element"], Mapping) and isinstance(now["element"], Mapping):
+            yield from _added_in(now["element"], requested["element"], f"{path}element.")
+        case "map" if isinstance(requested["value"], Mapping) and isinstance(now["value"], Mapping):
+            yield from _added_in(now["value"], requested["value"], f"{path}value.")
 
 
 def _bare(kind: Any) -> Any:
-    """Fields without what clients write in several ways, or change: comments, blanks, whether parts can be NULL."""
+    """Return a schema without what clients write differently: comments, blanks, whether nested parts can be NULL."""
     if isinstance(kind, str):
         return kind.replace(" ", "")
     if isinstance(kind, Mapping):
         left = ("doc", "element-required", "value-required", "schema-id", "identifier-field-ids")
         return {name: _bare(part) for name, part in kind.items() if name not in left and part is not None}
-    return [_bare(one) for one in kind] if isinstance(kind, Sequence) else kind
+    return [_bare(member) for member in kind] if isinstance(kind, Sequence) else kind
 
 
-def _field(one: Json) -> Field:
-    if one.get("initial-default") is not None or one.get("write-default") is not None:
-        raise InputError("ICEBERG_WRITE", f"{one['name']} has a default: set it with LakeTX (ALTER TABLE)")
-    return Field(one["name"], _type(one["type"]), not one.get("required"), comment=one.get("doc") or "")
+def _field(field: Json) -> Field:
+    if field.get("initial-default") is not None or field.get("write-default") is not None:
+        raise InputError("ICEBERG_WRITE", f"{field['name']} has a default: set it with LakeTX (ALTER TABLE)")
+    return Field(field["name"], _type(field["type"]), not field.get("required"), comment=field.get("doc") or "")
 
 
 def _type(kind: Any) -> Type:
@@ -136,7 +136,7 @@ def _type(kind: Any) -> Type:
         case str() if digits := DECIMAL.match(kind):
             return Decimal(int(digits[1]), int(digits[2]))
         case {"type": "struct", "fields": fields}:
-            return Struct(tuple(_field(one) for one in fields))
+            return Struct(tuple(_field(field) for field in fields))
         case {"type": "list", "element": element}:
             return Array(_type(element))
         case {"type": "map", "key": key, "value": value}:

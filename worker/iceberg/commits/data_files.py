@@ -1,4 +1,4 @@
-"""Data files of Iceberg's clients as entries of a transaction: what they say of themselves has to be true.
+"""Data files of Iceberg's clients as entries of a transaction. What a client declares of them is checked.
 
 The footer decides: rows, names, ids and types of the columns, the partition. A file is under the newest version of the
 schema that has its columns so; it may lack columns that can be NULL. Rows that a commit moves from one file to another
@@ -42,26 +42,28 @@ class DataFiles:
         """`hidden`: rows that the commit hides, whose ids rows of its files may have."""
         self._meta = meta
         self._hidden = hidden or {}
-        self._schemas = sorted(schemas, key=lambda one: -one.schema_version)
+        self._schemas = sorted(schemas, key=lambda schema: -schema.schema_version)
         self._places = places
-        if narrow := [one.name for one in meta.columns if one.type in NARROW]:
+        if narrow := [column.name for column in meta.columns if column.type in NARROW]:
             raise InputError(
                 "ICEBERG_WRITE",
                 f"{narrow[0]} is narrower than Iceberg's int, in which its clients could write values that don't fit: "
                 f"write {meta.name} with LakeTX",
             )
-        if any(one.default_sql for one in meta.columns):
+        if any(column.default_sql for column in meta.columns):
             raise InputError(
                 "ICEBERG_WRITE", f"{meta.name} has columns with defaults, which Iceberg's clients leave out: use LakeTX"
             )
 
     def entries(self, added: Sequence[AddedFile], paths: Sequence[str]) -> list[common_pb2.DataFile]:
-        """The entries of files with rows. `paths` are where they lie, or will lie, for the transaction."""
+        """Return the entries of the files with rows. `paths` are their places in the transaction."""
         pairs = list(zip(added, paths, strict=True))
-        found = [self._entry(one) for one in pairs] if len(pairs) == 1 else in_threads(self._entry, pairs)
-        entries = [one for one in found if one.rows]
+        all_entries = [self._entry(pair) for pair in pairs] if len(pairs) == 1 else in_threads(self._entry, pairs)
+        entries = [entry for entry in all_entries if entry.rows]
         check_required(self._meta, entries)
-        self._check_row_ids([(one, each) for one, each in zip(added, found, strict=True) if each.carries_row_ids])
+        self._check_row_ids(
+            [(file, entry) for file, entry in zip(added, all_entries, strict=True) if entry.carries_row_ids]
+        )
         return entries
 
     def _entry(self, pair: tuple[AddedFile, str]) -> common_pb2.DataFile:
@@ -91,76 +93,76 @@ class DataFiles:
 
     # -- columns
 
-    def _under_schema(self, added: AddedFile, found: pa.Schema) -> catalog_pb2.Table:
-        """The table under the version of the schema that the file was written under, with the names in the file."""
+    def _under_schema(self, added: AddedFile, file_schema: pa.Schema) -> catalog_pb2.Table:
+        """Return the table under the version of the schema that the file was written with, with the file's names."""
         why = ""
-        names = _names_by_id(found)
+        names = _names_by_id(file_schema)
         for schema in self._schemas:
             named = {_name_in_file(names, column.name, column.column_id): column for column in schema.columns}
-            problem = next(_differences(found, named), "")
+            problem = next(_differences(file_schema, named), "")
             if not problem:
                 return _with(self._meta, schema, named)
             why = why or problem
         raise InputError("ICEBERG_FILE", f"{added.path} doesn't fit {self._meta.name}: {why}")
 
     def _check_nulls(self, added: AddedFile, entry: common_pb2.DataFile) -> None:
-        """NOT NULL has to be seen in the footer; what it counts is compared elsewhere."""
-        counted = {one.column_id for one in entry.stats if one.HasField("nulls")}
-        for one in self._meta.columns:
-            is_plain = not pa.types.is_nested(column_field(one).type)
-            if not one.nullable and is_plain and entry.rows and one.column_id not in counted:
+        """Check that the footer counts NULLs in columns that are NOT NULL. The counts are compared elsewhere."""
+        counted = {stats.column_id for stats in entry.stats if stats.HasField("nulls")}
+        for column in self._meta.columns:
+            is_plain = not pa.types.is_nested(column_field(column).type)
+            if not column.nullable and is_plain and entry.rows and column.column_id not in counted:
                 raise InputError(
-                    "ICEBERG_FILE", f"{added.path} doesn't say that {one.name}, which is NOT NULL, has no NULL"
+                    "ICEBERG_FILE", f"{added.path} doesn't say that {column.name}, which is NOT NULL, has no NULL"
                 )
 
     # -- row ids
 
     def _check_row_ids(self, files: Sequence[tuple[AddedFile, common_pb2.DataFile]]) -> None:
-        """A row has its id alone, and it is one that a hidden row of its partition had."""
+        """Check that each row id is unique, and belongs to a hidden row of the same partition."""
         left = dict(self._hidden)
         for added, entry in files:
             key = partition_key(entry.partition)
-            mine = left.get(key, BitMap64())
+            hidden = left.get(key, BitMap64())
             with self._places.open(added.path) as file:
-                ids, count = _row_ids(file, mine)
-            if len(ids) < count or ids - mine:
+                ids, count = _row_ids(file, hidden)
+            if len(ids) < count or ids - hidden:
                 raise InputError(
                     "ICEBERG_FILE",
                     f"{added.path} has rows with ids, and the commit removes no rows with these ids from their "
                     "partition; to move rows to another partition, write in format 2 (the warehouse v2)",
                 )
-            left[key] = mine - ids
+            left[key] = hidden - ids
             entry.carries_row_ids = bool(ids)
 
     # -- partitions
 
     def _partition(self, added: AddedFile, entry: common_pb2.DataFile, file: Any) -> common_pb2.Partition:
-        """The manifest's, which has to be the one of the file's rows."""
+        """Return the partition from the manifest. Refuse it if the file's rows belong to another one."""
         names, values = list(self._meta.partition_columns), list(added.partition.values())
         if len(names) != len(values):
             raise InputError("ICEBERG_FILE", f"{added.path} has {len(values)} partition values, not {len(names)}")
-        found = common_pb2.Partition()
-        columns = {one.name: one for one in self._meta.columns}
-        stats = {one.column_id: one for one in entry.stats}
+        partition = common_pb2.Partition()
+        columns = {column.name: column for column in self._meta.columns}
+        stats = {column_stats.column_id: column_stats for column_stats in entry.stats}
         for name, value in zip(names, values, strict=True):
             column = columns[name]
-            wanted = _partition_value(value, column.type)
-            if entry.rows and not _is_all(wanted, stats.get(column.column_id), entry.rows):
-                _check_rows(added, file, column, wanted)
-            found.values.add(column=name).value.CopyFrom(wanted)
-        return found
+            expected = _partition_value(value, column.type)
+            if entry.rows and not _is_all(expected, stats.get(column.column_id), entry.rows):
+                _check_rows(added, file, column, expected)
+            partition.values.add(column=name).value.CopyFrom(expected)
+        return partition
 
 
-def _row_ids(file: Any, known: BitMap64) -> tuple[BitMap64, int]:
-    """The ids of rows in a file, and how many rows have one. It ends early where there are more than known ones."""
-    found, count = BitMap64(), 0
+def _row_ids(file: Any, possible: BitMap64) -> tuple[BitMap64, int]:
+    """Return the row ids in a file, and how many rows have one. Stop early if more have one than is possible."""
+    ids, count = BitMap64(), 0
     for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=[ROW_ID]):
         column = batch.column(0).drop_null()
-        found |= BitMap64(column.to_numpy().astype(np.uint64))
+        ids |= BitMap64(column.to_numpy().astype(np.uint64))
         count += len(column)
-        if count > len(known):
+        if count > len(possible):
             break
-    return found, count
+    return ids, count
 
 
 def _with(
@@ -184,57 +186,57 @@ def _names_by_id(fields: Iterable[pa.Field]) -> dict[int | None, str]:
 
 
 def _name_in_file(names: Mapping[int | None, str], name: str, number: int | None) -> str:
-    """Iceberg's libraries change names that Avro doesn't allow, each in its own way: there the id counts alone."""
+    """Return a column's name in a file. Libraries change names that Avro doesn't allow: only ids match these."""
     return name if AVRO_NAME.fullmatch(name) else names.get(number, name)
 
 
 # -- what differs ------------------------------------------------------------------------------------------------------
 
 
-def _differences(found: pa.Schema, known: Mapping[str, catalog_pb2.Column]) -> Iterator[str]:
-    for one in found:
-        if one.name in LINEAGE and field_id(one) == LINEAGE[one.name] and one.type == pa.int64():
+def _differences(file_schema: pa.Schema, columns: Mapping[str, catalog_pb2.Column]) -> Iterator[str]:
+    for field in file_schema:
+        if field.name in LINEAGE and field_id(field) == LINEAGE[field.name] and field.type == pa.int64():
             continue
-        if one.name in FILE_IDS:
-            yield f"the column {one.name} is reserved"
-        elif one.name not in known:
-            yield f"there is no column {one.name}"
+        if field.name in FILE_IDS:
+            yield f"the column {field.name} is reserved"
+        elif field.name not in columns:
+            yield f"there is no column {field.name}"
         else:
-            yield from _field_differences(one, column_field(known[one.name]), one.name)
-    there = set(found.names)
-    for name, column in known.items():
-        if not column.nullable and name not in there:
+            yield from _field_differences(field, column_field(columns[field.name]), field.name)
+    file_names = set(file_schema.names)
+    for name, column in columns.items():
+        if not column.nullable and name not in file_names:
             yield f"it lacks {name}, which is NOT NULL"
 
 
-def _field_differences(found: pa.Field, wanted: pa.Field, path: str) -> Iterator[str]:
-    number, own = field_id(wanted), field_id(found)
+def _field_differences(actual: pa.Field, expected: pa.Field, path: str) -> Iterator[str]:
+    number, own = field_id(expected), field_id(actual)
     if own != number:
-        said = "no field id" if own is None else f"the field id {own}"
-        yield f"{path} has {said}, and not {number}"
-    yield from _type_differences(_plain(found.type), wanted.type, path)
+        actual_id = "no field id" if own is None else f"the field id {own}"
+        yield f"{path} has {actual_id}, and not {number}"
+    yield from _type_differences(_plain(actual.type), expected.type, path)
 
 
-def _type_differences(found: pa.DataType, wanted: pa.DataType, path: str) -> Iterator[str]:
-    if pa.types.is_struct(wanted) and pa.types.is_struct(found):
-        names = _names_by_id(found)
-        named = {_name_in_file(names, field.name, field_id(field)): field for field in wanted}
-        for field in found:
+def _type_differences(actual: pa.DataType, expected: pa.DataType, path: str) -> Iterator[str]:
+    if pa.types.is_struct(expected) and pa.types.is_struct(actual):
+        names = _names_by_id(actual)
+        named = {_name_in_file(names, field.name, field_id(field)): field for field in expected}
+        for field in actual:
             if field.name in named:
                 yield from _field_differences(field, named[field.name], f"{path}.{field.name}")
             else:
                 yield f"there is no field {path}.{field.name}"
-    elif pa.types.is_list(wanted) and (pa.types.is_list(found) or pa.types.is_large_list(found)):
-        yield from _field_differences(found.value_field, wanted.value_field, f"{path}.element")
-    elif pa.types.is_map(wanted) and pa.types.is_map(found):
-        yield from _field_differences(found.key_field, wanted.key_field, f"{path}.key")
-        yield from _field_differences(found.item_field, wanted.item_field, f"{path}.value")
-    elif not _is_same(found, wanted):
-        yield f"{path} is {found}, and not {wanted}"
+    elif pa.types.is_list(expected) and (pa.types.is_list(actual) or pa.types.is_large_list(actual)):
+        yield from _field_differences(actual.value_field, expected.value_field, f"{path}.element")
+    elif pa.types.is_map(expected) and pa.types.is_map(actual):
+        yield from _field_differences(actual.key_field, expected.key_field, f"{path}.key")
+        yield from _field_differences(actual.item_field, expected.item_field, f"{path}.value")
+    elif not _is_same(actual, expected):
+        yield f"{path} is {actual}, and not {expected}"
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type without what is a matter of memory alone."""
+    """Return the type without Arrow's choices of memory layout."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -244,12 +246,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
-        return bool(found.unit == wanted.unit and (found.tz is None) == (wanted.tz is None))
-    if pa.types.is_decimal(found) and pa.types.is_decimal(wanted):
-        return bool((found.precision, found.scale) == (wanted.precision, wanted.scale))
-    return bool(found == wanted)
+def _is_same(actual: pa.DataType, expected: pa.DataType) -> bool:
+    if pa.types.is_timestamp(actual) and pa.types.is_timestamp(expected):
+        return bool(actual.unit == expected.unit and (actual.tz is None) == (expected.tz is None))
+    if pa.types.is_decimal(actual) and pa.types.is_decimal(expected):
+        return bool((actual.precision, actual.scale) == (expected.precision, expected.scale))
+    return bool(actual == expected)
 
 
 def _partition_value(value: Any, kind: str) -> common_pb2.Value:
@@ -259,24 +261,24 @@ def _partition_value(value: Any, kind: str) -> common_pb2.Value:
     return wire_value(value, kind)
 
 
-def _is_all(wanted: common_pb2.Value, stats: common_pb2.ColumnStats | None, rows: int) -> bool:
-    """Whether the footer says that all rows have the value; if not, their values are looked at."""
+def _is_all(expected: common_pb2.Value, stats: common_pb2.ColumnStats | None, rows: int) -> bool:
+    """Return whether the footer proves that all rows have the value. Otherwise the values are read."""
     if stats is None or not stats.HasField("nulls"):
         return False
-    if wanted.HasField("null"):
+    if expected.HasField("null"):
         return stats.nulls == rows
     is_one = stats.HasField("min") and stats.min == stats.max and not stats.truncated and not stats.nulls
-    return is_one and python_value(stats.min) == python_value(wanted)
+    return is_one and python_value(stats.min) == python_value(expected)
 
 
-def _check_rows(added: AddedFile, file: Any, column: catalog_pb2.Column, wanted: common_pb2.Value) -> None:
+def _check_rows(added: AddedFile, file: Any, column: catalog_pb2.Column, expected: common_pb2.Value) -> None:
     file.seek(0)
-    there = pq.ParquetFile(file)
-    name = _names_by_id(there.schema_arrow).get(column.column_id)
+    parquet = pq.ParquetFile(file)
+    name = _names_by_id(parquet.schema_arrow).get(column.column_id)
     if name is None:
         return  # Iceberg allows files that leave out what their partition says
-    value = python_value(wanted)
-    for batch in there.iter_batches(columns=[name]):
+    value = python_value(expected)
+    for batch in parquet.iter_batches(columns=[name]):
         stored = batch.column(0)
         if value is None:
             is_all = stored.null_count == len(stored)

@@ -1,4 +1,4 @@
-"""What a client's snapshots change, by the manifests that it wrote: files that they add, rows that they take away."""
+"""Changes of a client's snapshots, read from the manifests that it wrote: added files, hidden rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AddedFile:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """Positions of hidden rows: a Parquet file of them, or a deletion vector, which is of one data file. By URIs."""
+    """Positions of hidden rows: a Parquet file of them, or a deletion vector of one data file. Both are URIs."""
 
     uri: str
     data_file: str  # empty: the Parquet file says which
@@ -53,7 +53,7 @@ class DeleteFile:
 
 @dataclass(slots=True)
 class Changes:
-    """What snapshots that follow each other change in all, by the URIs of data files."""
+    """The changes of consecutive snapshots in all, by the URIs of data files."""
 
     added: dict[str, AddedFile] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
@@ -67,66 +67,73 @@ class Changes:
 
 
 def read_changes(places: Places, snapshots: Sequence[NewSnapshot]) -> Changes:
-    """The changes of a commit."""
-    files = _Files(places, {one.snapshot_id for one in snapshots})
-    listed = [files.manifests(one.manifest_list) for one in snapshots]
+    """Return the changes of a commit."""
+    files = _Files(places, {snapshot.snapshot_id for snapshot in snapshots})
+    listed = [files.manifests(snapshot.manifest_list) for snapshot in snapshots]
     own = _own(listed, snapshots)
-    if any(one["partition_spec_id"] for one in own.values()):
+    if any(manifest["partition_spec_id"] for manifest in own.values()):
         raise refused("the snapshot has files of another partition spec")
-    read = [files.changes(one) for one in own] if len(own) < 2 else in_threads(files.changes, own)
-    found, count = Changes(totals=_totals(listed[-1])), 0
-    for entry in (one for entries in read for one in entries):
+    read = [files.changes(path) for path in own] if len(own) < 2 else in_threads(files.changes, own)
+    changes, count = Changes(totals=_totals(listed[-1])), 0
+    for entry in (changed_entry for entries in read for changed_entry in entries):
         is_data = (entry["data_file"]["content"] or DATA) == DATA
         if entry["status"] == ADDED:
             count += is_data
-            _add(places, found, entry["data_file"], is_data=is_data)
+            _add(places, changes, entry["data_file"], is_data=is_data)
         else:
-            _remove(found, entry["data_file"], is_data=is_data)
-    counts = [one.added_files for one in snapshots]
-    said = sum(one for one in counts if one is not None)
-    if None not in counts and said != count:
-        raise InputError("ICEBERG_FILE", f"the manifests of the snapshot have {count} files, its summary {said}")
-    return found
+            _remove(changes, entry["data_file"], is_data=is_data)
+    counts = [snapshot.added_files for snapshot in snapshots]
+    claimed = sum(files_added for files_added in counts if files_added is not None)
+    if None not in counts and claimed != count:
+        raise InputError("ICEBERG_FILE", f"the manifests of the snapshot have {count} files, its summary {claimed}")
+    return changes
 
 
 def _own(listed: Sequence[Sequence[Entry]], snapshots: Sequence[NewSnapshot]) -> dict[str, Entry]:
-    """The manifests that the snapshots bring, by their paths: later lists have those of earlier ones, too."""
-    ids = {one.snapshot_id for one in snapshots}
-    return {one["manifest_path"]: one for each in listed for one in each if one["added_snapshot_id"] in ids}
+    """Return the new manifests of the snapshots, by path. Later lists contain those of earlier snapshots, too."""
+    ids = {snapshot.snapshot_id for snapshot in snapshots}
+    return {
+        manifest["manifest_path"]: manifest
+        for manifests in listed
+        for manifest in manifests
+        if manifest["added_snapshot_id"] in ids
+    }
 
 
 def _totals(manifests: Sequence[Entry]) -> tuple[int, int] | None:
-    """How many data files, and rows in them, a snapshot has."""
+    """Return the number of a snapshot's data files, and of their rows; None if a manifest doesn't count them."""
     files = rows = 0
-    for one in manifests:
-        if (one["content"] or DATA) == DATA:
-            counts = [one[name] for name in COUNTS]
-            known = [one for one in counts if one is not None]
-            if len(known) < len(counts):
+    for manifest in manifests:
+        if (manifest["content"] or DATA) == DATA:
+            counts = [manifest[name] for name in COUNTS]
+            present = [count for count in counts if count is not None]
+            if len(present) < len(counts):
                 return None
-            files, rows = files + sum(known[:2]), rows + sum(known[2:])
+            files, rows = files + sum(present[:2]), rows + sum(present[2:])
     return files, rows
 
 
-def _add(places: Places, found: Changes, one: Entry, *, is_data: bool) -> None:
-    if one["key_metadata"]:
-        raise refused(f"{one['file_path']} is encrypted")
-    form = str(one["file_format"]).upper()
+def _add(places: Places, changes: Changes, entry: Entry, *, is_data: bool) -> None:
+    if entry["key_metadata"]:
+        raise refused(f"{entry['file_path']} is encrypted")
+    form = str(entry["file_format"]).upper()
     if form != PARQUET and (is_data or form != PUFFIN):
-        raise refused(f"{one['file_path']} is a file of the format {one['file_format']}: tables here have Parquet")
-    uri = uri_of(one["file_path"])
+        raise refused(f"{entry['file_path']} is a file of the format {entry['file_format']}: tables here have Parquet")
+    uri = uri_of(entry["file_path"])
     if not is_data:
         _check_place(places, uri)
-        found.hides.add(_delete_file(one))
-    elif uri in found.added:
+        changes.hides.add(_delete_file(entry))
+    elif uri in changes.added:
         raise InputError("ICEBERG_FILE", "the snapshot names a file twice")
     else:
         path = places.inside(uri)
-        found.added[uri] = AddedFile(path, one["record_count"], one["file_size_in_bytes"], one["partition"] or {})
+        changes.added[uri] = AddedFile(
+            path, entry["record_count"], entry["file_size_in_bytes"], entry["partition"] or {}
+        )
 
 
 def _check_place(places: Places, uri: str) -> None:
-    """DuckDB writes what hides rows of a file beside it, imported ones included."""
+    """Check the place of a delete file. DuckDB writes it next to its data file, also next to an imported one."""
     try:
         places.inside(uri)
     except InputError as error:
@@ -137,47 +144,47 @@ def _check_place(places: Places, uri: str) -> None:
         ) from error
 
 
-def _remove(found: Changes, one: Entry, *, is_data: bool) -> None:
-    """Of what a snapshot before has added nothing is left."""
+def _remove(changes: Changes, entry: Entry, *, is_data: bool) -> None:
+    """Record a removed file. A file that an earlier snapshot of the commit added leaves no trace."""
     if is_data:
-        uri = uri_of(one["file_path"])
-        if found.added.pop(uri, None) is None:
-            found.removed.add(uri)
+        uri = uri_of(entry["file_path"])
+        if changes.added.pop(uri, None) is None:
+            changes.removed.add(uri)
         return
-    file = _delete_file(one)
-    if file in found.hides:
-        found.hides.remove(file)
+    file = _delete_file(entry)
+    if file in changes.hides:
+        changes.hides.remove(file)
     elif file.data_file:
-        found.unhides.add(file.data_file)
+        changes.unhides.add(file.data_file)
     else:
         raise refused(f"the snapshot removes {file.uri}, which does not say of which file it hides rows")
 
 
-def _delete_file(one: Entry) -> DeleteFile:
-    if one["content"] != POSITIONS:
-        raise refused(f"{one['file_path']} deletes rows by their values: only deletes by position are possible here")
-    data_file, is_vector = one["referenced_data_file"], str(one["file_format"]).upper() == PUFFIN
-    vector = (one["content_offset"], one["content_size_in_bytes"]) if is_vector else None
+def _delete_file(entry: Entry) -> DeleteFile:
+    if entry["content"] != POSITIONS:
+        raise refused(f"{entry['file_path']} deletes rows by their values: only deletes by position are possible here")
+    data_file, is_vector = entry["referenced_data_file"], str(entry["file_format"]).upper() == PUFFIN
+    vector = (entry["content_offset"], entry["content_size_in_bytes"]) if is_vector else None
     if vector is not None and not (data_file and all(isinstance(part, int) and part >= 0 for part in vector)):
-        raise InputError("ICEBERG_FILE", f"the manifest doesn't say where {one['file_path']} has which vector")
-    return DeleteFile(uri_of(one["file_path"]), uri_of(data_file) if data_file else "", vector)
+        raise InputError("ICEBERG_FILE", f"the manifest doesn't say where {entry['file_path']} has which vector")
+    return DeleteFile(uri_of(entry["file_path"]), uri_of(data_file) if data_file else "", vector)
 
 
 def written_folders(places: Places, snapshots: Sequence[NewSnapshot]) -> set[str]:
-    """The first folders of the files that snapshots add, as far as their manifests can be read."""
-    found = set()
+    """Return the top folders of the files that snapshots add, as far as their manifests can be read."""
+    folders = set()
     with suppress(LakeTXError):
-        files = _Files(places, {one.snapshot_id for one in snapshots})
-        listed = [files.manifests(one.manifest_list) for one in snapshots]
+        files = _Files(places, {snapshot.snapshot_id for snapshot in snapshots})
+        listed = [files.manifests(snapshot.manifest_list) for snapshot in snapshots]
         for path in _own(listed, snapshots):
             for entry in files.changes(path):
                 if entry["status"] == ADDED:
-                    found.add(places.inside(entry["data_file"]["file_path"]).partition("/")[0])
-    return found
+                    folders.add(places.inside(entry["data_file"]["file_path"]).partition("/")[0])
+    return folders
 
 
 class _Files:
-    """The Avro files of one commit, which hold no more than a commit may have. Threads can share it."""
+    """Reads the Avro files of one commit, within the limits of a commit. Threads can share it."""
 
     def __init__(self, places: Places, snapshot_ids: set[int]) -> None:
         self._places = places
@@ -186,19 +193,19 @@ class _Files:
         self._changes = 0
 
     def manifests(self, uri: str) -> list[Entry]:
-        """What a list of manifests says of each."""
+        """Return the records of a manifest list."""
         return list(self._records(uri, LISTED))
 
     def changes(self, uri: str) -> list[Entry]:
-        """The entries of a manifest that a snapshot of the commit adds or removes."""
-        found = []
-        for one in self._records(uri, ENTRY):
-            if one["status"] == ADDED or (one["status"] == DELETED and one["snapshot_id"] in self._ids):
-                found.append(one)
+        """Return the entries of a manifest that a snapshot of the commit adds or removes."""
+        changed = []
+        for entry in self._records(uri, ENTRY):
+            if entry["status"] == ADDED or (entry["status"] == DELETED and entry["snapshot_id"] in self._ids):
+                changed.append(entry)
                 self._changes += 1
                 if self._changes > CHANGES_MAX:
                     raise refused(f"the commit changes more than {CHANGES_MAX} files: make it in parts")
-        return found
+        return changed
 
     def _records(self, uri: str, fields: Fields) -> Iterator[Entry]:
         try:

@@ -1,4 +1,4 @@
-"""A table's folder as its clients name it, and files that get a place in the folder of a transaction."""
+"""A table's folder by the URIs of its clients, and links to files in the folder of a transaction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Places:
         self._root = self._root.rstrip("/")
 
     def inside(self, uri: str) -> str:
-        """The path below the folder; refused for a file elsewhere."""
+        """Return the path below the folder. Refuse a file elsewhere."""
         where = uri_of(uri)
         path = where.removeprefix(f"{self._location}/")
         if path == where or any(part in ("", ".", "..") for part in path.split("/")):
@@ -36,15 +36,15 @@ class Places:
         return path
 
     def open(self, path: str) -> Any:
-        """A file, to read from anywhere in it."""
+        """Open a file for random access."""
         whole = f"{self._root}/{path}"
         if link := crosses_link(self._files, self._root, whole):
             raise InputError("ICEBERG_FILE", f"{link} is a link: the files of a table lie in its folder")
         return self._files.open_input_file(whole)
 
     def put(self, paths: Sequence[str], targets: Sequence[str]) -> None:
-        """The same files under other paths: linked where the storage can do so, copied by it elsewhere."""
-        for folder in {one.rpartition("/")[0] for one in targets}:
+        """Put the files under other paths: link them if the storage can, or else let the storage copy them."""
+        for folder in {target.rpartition("/")[0] for target in targets}:
             make_folder(self._files, f"{self._root}/{folder}")
         pairs = list(zip(paths, targets, strict=True))
         if len(pairs) > 1:
@@ -53,7 +53,7 @@ class Places:
             self._put(pairs[0])
 
     def _put(self, pair: tuple[str, str]) -> None:
-        source, target = (f"{self._root}/{one}" for one in pair)
+        source, target = (f"{self._root}/{path}" for path in pair)
         if not is_local(self._files):
             self._files.copy_file(source, target)
             return

@@ -1,4 +1,4 @@
-"""Properties of tables that Iceberg's clients set, kept below `user.iceberg.`; LakeTX's own are LakeTX's to set."""
+"""Properties of tables that Iceberg's clients set, kept below `user.iceberg.`; clients can't set LakeTX's own."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ OURS: Final = frozenset(  # what a loadTable says itself
 
 
 def check_format(given: Mapping[str, str], form: int) -> None:
-    """Refuses a newer version of Iceberg's format than the one that tables are shown in, or none that there is.
+    """Refuse an unknown version of Iceberg's format, and a newer one than the tables are shown in.
 
-    An older one is what DuckDB asks for whatever the catalog has; the table is shown in it by another warehouse.
+    An older version is accepted: DuckDB requests it always. Another warehouse shows the table in it.
     """
-    asked = given.get(FORMAT_VERSION, str(form))
-    if asked not in map(str, range(FORMAT_MIN, form + 1)):
+    requested = given.get(FORMAT_VERSION, str(form))
+    if requested not in map(str, range(FORMAT_MIN, form + 1)):
         raise refused(
-            f"{FORMAT_VERSION} is {asked}, and this warehouse shows tables in format {form}: leave it out, or use the "
-            f"warehouse v{asked if asked in ('2', '3') else form}, which shows the same tables in its format"
+            f"{FORMAT_VERSION} is {requested}, and this warehouse shows tables in format {form}: leave it out, or use "
+            f"the warehouse v{requested if requested in ('2', '3') else form}, which shows the same tables in its "
+            "format"
         )
 
 
 def kept_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """The properties as the table keeps them."""
+    """Return the properties under the names that the table keeps them under."""
     form = given.get(FORMAT_OF_FILES, "parquet")
     if form.lower() != "parquet":
         raise refused(f"{FORMAT_OF_FILES} is {form}: tables here have Parquet")
@@ -62,17 +63,17 @@ def _kept(name: str) -> str:
 
 
 def rebases_appends(kept: Mapping[str, str]) -> bool:
-    """Whether appends are taken although rows changed since the snapshot that they require."""
+    """Return whether appends are accepted although rows changed since the snapshot that they require."""
     return kept.get(APPEND_REBASE) == "true"
 
 
 def repeats_appends(kept: Mapping[str, str]) -> bool:
-    """Whether an append may be tried again although rows changed since its client loaded the table."""
+    """Return whether an append may be retried although rows changed since its client loaded the table."""
     return kept.get(f"{PREFIX}{RETRIES}", NO_RETRIES) != NO_RETRIES
 
 
 def shown_properties(kept: Mapping[str, str]) -> dict[str, str]:
-    """The kept ones, as clients set them, and the columns for which Iceberg's writers make Bloom filters."""
-    found = {name.removeprefix(PREFIX): kept[name] for name in kept if name.startswith(PREFIX) or name in OWN}
+    """Return the kept properties as clients set them, and the columns for which writers make Bloom filters."""
+    shown = {name.removeprefix(PREFIX): kept[name] for name in kept if name.startswith(PREFIX) or name in OWN}
     filtered = {f"{BLOOM_FILTER}{name}": "true" for name in parse_column_list(kept.get(BLOOM_COLUMNS, ""))}
-    return filtered | {name: value for name, value in found.items() if name not in OURS}
+    return filtered | {name: value for name, value in shown.items() if name not in OURS}

@@ -1,6 +1,6 @@
 """Tables that Iceberg's clients replace (CREATE OR REPLACE TABLE): a new definition, and its first rows if it has any.
 
-The id, the history and the partition columns stay. Whoever replaces has read nothing: of two the last one stands.
+The id, the history and the partition columns stay. A replacement has read nothing: of two, the last one wins.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from worker.iceberg.commits.columns import check_same
 from worker.iceberg.commits.creates import definition
 from worker.iceberg.commits.data_files import Schemas
 from worker.iceberg.commits.properties import COMMENT, kept_names
-from worker.iceberg.commits.requests import Wanted, refused
+from worker.iceberg.commits.requests import CommitRequest, refused
 from worker.iceberg.metadata.schemas import iceberg_schema
 
 
 def new_definition(
-    client: MetaClient, meta: catalog_pb2.Table, wanted: Wanted, now: Mapping[str, Any]
+    client: MetaClient, meta: catalog_pb2.Table, request: CommitRequest, now: Mapping[str, Any]
 ) -> catalog_pb2.Table:
-    """The definition that takes the table's place. Refused where its columns would have other ids than the client's."""
-    asked = Wanted(
-        schemas=[wanted.schema or now], specs=wanted.specs, orders=wanted.orders, properties=wanted.properties
+    """Return the definition that replaces the table. Refuse it if its columns would get other ids than the client's."""
+    full_request = CommitRequest(
+        schemas=[request.schema or now], specs=request.specs, orders=request.orders, properties=request.properties
     )
-    found = definition(meta.name, asked)
-    if not wanted.specs:
-        found.partition_columns[:] = meta.partition_columns
-    if list(found.partition_columns) != list(meta.partition_columns):
+    table = definition(meta.name, full_request)
+    if not request.specs:
+        table.partition_columns[:] = meta.partition_columns
+    if list(table.partition_columns) != list(meta.partition_columns):
         raise refused(
             f"{meta.name} is partitioned by ({', '.join(meta.partition_columns)}), which a replacement can't change: "
             "drop the table and create it again"
         )
-    gone = kept_names(wanted.removed)
+    gone = kept_names(request.removed)
     for name, value in meta.properties.items():
-        if name not in gone and name not in found.properties:
-            found.properties[name] = value
-    if COMMENT not in wanted.properties and COMMENT not in wanted.removed:
-        found.comment = meta.comment
-    found.profile, found.buckets = meta.profile, meta.buckets
-    found.features.extend(meta.features)
-    after = client.create_table(found, or_replace=True, validate_only=True)
+        if name not in gone and name not in table.properties:
+            table.properties[name] = value
+    if COMMENT not in request.properties and COMMENT not in request.removed:
+        table.comment = meta.comment
+    table.profile, table.buckets = meta.profile, meta.buckets
+    table.features.extend(meta.features)
+    after = client.create_table(table, or_replace=True, validate_only=True)
     try:
-        check_same(iceberg_schema(schema_of(after)), asked.schemas[-1])
+        check_same(iceberg_schema(schema_of(after)), full_request.schemas[-1])
     except InputError as error:
         raise refused(
             f"{meta.name} can't be replaced so: a column that keeps its name keeps its type, and new fields come after "
             "those that were there; drop the table and create it again"
         ) from error
-    return found
+    return table
 
 
 def schema_of(meta: catalog_pb2.Table) -> catalog_pb2.SchemaVersion:
@@ -60,28 +60,28 @@ def schema_of(meta: catalog_pb2.Table) -> catalog_pb2.SchemaVersion:
 
 
 def schema_named(meta: catalog_pb2.Table, schemas: Schemas, number: int | None) -> catalog_pb2.SchemaVersion:
-    """A schema that the table has or had; None: the current one."""
+    """Return a current or earlier schema of the table by its number; None is the current one."""
     if number in (None, meta.schema_version):
         return schema_of(meta)
-    for one in schemas:
-        if one.schema_version == number:
-            return one
+    for schema in schemas:
+        if schema.schema_version == number:
+            return schema
     raise refused(f"{meta.name} has no schema {number}")
 
 
 def replace_table(
-    client: MetaClient, found: catalog_pb2.Table, schemas: Schemas, rows: Append | None, since: int | None
+    client: MetaClient, table: catalog_pb2.Table, schemas: Schemas, rows: Append | None, since: int | None
 ) -> None:
-    """Replaces a table, with these rows. `since`: the version whose rows it must have had; None: any."""
-    after = client.create_table(found, or_replace=True, validate_only=True)
+    """Replace a table, with these rows. `since`: the version whose rows it must have; None: any."""
+    after = client.create_table(table, or_replace=True, validate_only=True)
     if rows is None:
         if since is not None:
             raise refused("a table is replaced whatever its rows are: leave out the snapshot that it must have")
-        client.create_table(found, or_replace=True)
+        client.create_table(table, or_replace=True)
         return
 
     replacement = catalog_pb2.Table()
-    replacement.CopyFrom(found)
+    replacement.CopyFrom(table)
     replacement.table_id, replacement.last_column_id = after.table_id, after.last_column_id
 
     def commit(txn_id: str, files: Sequence[common_pb2.DataFile]) -> int:
@@ -94,7 +94,7 @@ def replace_table(
             with client.begin([intent], txn_id=txn_id, properties=rows.properties) as txn:
                 committed = txn.commit([change], replacements=[replacement])
         except ConflictError as lost:
-            raise explained(lost, found.name) from lost
+            raise explained(lost, table.name) from lost
         return int(committed.tables[0].version)
 
     placed(client, after, [*schemas, schema_of(after)], rows, commit)

@@ -1,4 +1,4 @@
-"""Whether a table is as a commit requires it."""
+"""Requirements of a commit, and whether a table meets them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UnmetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What requirements can be about."""
+    """The state of a table that requirements refer to."""
 
     name: str
     table_id: str
@@ -44,13 +44,13 @@ class TableState:
 def check_requirements(
     table: TableState, requirements: Sequence[Mapping[str, Any]], *, rebases: bool = False
 ) -> int | None:
-    """Raises UnmetError. Returns the snapshot of `main` whose rows the table must still have; None: any.
+    """Return the snapshot of `main` whose rows the table must still have; None: any. Raises UnmetError.
 
-    Whether it has them is decided together with the commit. `rebases`: the rows don't matter.
+    The commit's decision checks these rows. `rebases`: the rows don't matter.
     """
     since = None
-    for one in requirements:
-        match one:
+    for requirement in requirements:
+        match requirement:
             case {"type": "assert-table-uuid", "uuid": uuid}:
                 _same(table, "UUID does not match", table.table_id, str(uuid).lower())
             case {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": int(number)} if ref == MAIN:
@@ -58,8 +58,8 @@ def check_requirements(
                     _same(table, CHANGED.format(MAIN), table.head, number, moved=True)
                 since = None if rebases else number
             case {"type": "assert-ref-snapshot-id", "ref": ref}:
-                found = table.head if ref == MAIN else table.refs.get(ref)
-                _same(table, CHANGED.format(ref), found, one.get("snapshot-id"))
+                snapshot_id = table.head if ref == MAIN else table.refs.get(ref)
+                _same(table, CHANGED.format(ref), snapshot_id, requirement.get("snapshot-id"))
             case {"type": "assert-current-schema-id", "current-schema-id": number}:
                 _same(table, "current schema changed", table.schema_id, number)
             case {"type": "assert-last-assigned-field-id", "last-assigned-field-id": number}:
@@ -73,22 +73,24 @@ def check_requirements(
             case {"type": "assert-create"}:
                 raise UnmetError(f"Requirement failed: table already exists: {table.name}")
             case _:
-                raise InputError("ICEBERG_REQUEST", f"a requirement of the type {one.get('type')} is not known")
+                raise InputError("ICEBERG_REQUEST", f"a requirement of the type {requirement.get('type')} is not known")
     return since
 
 
 def is_moved(error: Exception) -> bool:
-    """Whether a commit was refused because rows changed since the snapshot that it requires."""
+    """Return whether a commit was refused because rows changed since the snapshot that it requires."""
     return isinstance(error, MetaServiceError) and error.reason == "ROWS_CHANGED"
 
 
 def check_base(table: TableState, parent_id: int | None) -> None:
-    """A snapshot that takes rows away follows the newest one, which its client has read."""
+    """Check that a snapshot that removes rows follows the newest one, which its client has read."""
     _same(table, CHANGED.format(MAIN), table.head, parent_id, moved=True)
 
 
-def _same(table: TableState, what: str, found: object, wanted: object, *, moved: bool = False) -> None:
-    """In the words of Iceberg's Java."""
-    if found != wanted:
-        asked, has = ("none" if one is None else one for one in (wanted, found))
-        raise UnmetError(f"Requirement failed: {what}: expected {asked} != {has}; load {table.name} again", moved)
+def _same(table: TableState, what: str, actual: object, expected: object, *, moved: bool = False) -> None:
+    """Raise UnmetError, in the words of Iceberg's Java library, if two values differ."""
+    if actual != expected:
+        expected_text, actual_text = ("none" if value is None else value for value in (expected, actual))
+        raise UnmetError(
+            f"Requirement failed: {what}: expected {expected_text} != {actual_text}; load {table.name} again", moved
+        )

@@ -1,4 +1,4 @@
-"""Commits of several tables by Iceberg's clients, as one transaction: all of them take place, or none."""
+"""Commits of several tables by Iceberg's clients, as one transaction: all of them are committed, or none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRIES_MAX: Final = 20  # of one request that was refused before
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """What a transaction does to one of its tables: rows, or columns and properties; neither: it only requires it."""
+    """The change of one table in a transaction: of rows, or of columns and properties, or only requirements."""
 
     table: TableView
     schemas: Schemas
@@ -54,26 +54,26 @@ class TablePart:
 
     @property
     def change(self) -> common_pb2.Change:
-        found = common_pb2.Change(table_id=self.table.table_id)
+        table_change = common_pb2.Change(table_id=self.table.table_id)
         if self.alteration is not None:
-            found.alteration.CopyFrom(self.alteration)
+            table_change.alteration.CopyFrom(self.alteration)
         since = self.since
         if self.hidden:
-            found.reads.add()
+            table_change.reads.add()
             head = self.table.meta.head_version
             since = head if since is None else min(since, head)
         if since is not None:
-            found.unchanged_since = since
-        return found
+            table_change.unchanged_since = since
+        return table_change
 
     def stage(self, txn_id: str) -> tuple[Sequence[common_pb2.DataFile], Sequence[common_pb2.DeleteSet]]:
-        """Puts its files into the folder of the transaction."""
+        """Put its files into the folder of the transaction."""
         files: Sequence[common_pb2.DataFile] = ()
         if self.rows is not None and self.rows.added:
             ids: dict[PartitionKey, BitMap64] = defaultdict(BitMap64)
-            for file, found in self.hidden:
-                ids[partition_key(file.partition)] |= found
-            paths = [one.path for one in self.rows.added]
+            for file, row_ids in self.hidden:
+                ids[partition_key(file.partition)] |= row_ids
+            paths = [added.path for added in self.rows.added]
             targets = paths_below(txn_id, paths)
             files = DataFiles(self.table.meta, self.schemas, self.rows.places, ids).entries(self.rows.added, targets)
             self.rows.places.put(paths, targets)
@@ -82,55 +82,55 @@ class TablePart:
 
 
 def own_ids(rows: Iterable[Append]) -> list[str]:
-    """The ids that the transaction of these snapshots may have, each after a refusal of the one before.
+    """Return the ids to try for the transaction of these snapshots, in order.
 
-    They are made of the snapshots, so a repeat finds them.
+    They are derived from the snapshots, so a repeated request finds them.
     """
-    listed = sorted((one.table_id, one.snapshot.snapshot_id, one.snapshot.time_ms) for one in rows)
+    listed = sorted((append.table_id, append.snapshot.snapshot_id, append.snapshot.time_ms) for append in rows)
     if not listed:
         return [uuid7()]  # columns and properties: a repeat finds the tables so already
     digest = hashlib.sha256(repr(listed).encode()).hexdigest()
-    time_ms = max(one[2] for one in listed)
+    time_ms = max(key[2] for key in listed)
     return [derived_id(digest, number, time_ms) for number in range(TRIES_MAX)]
 
 
 def unused_id(client: MetaClient, ids: Sequence[str]) -> str | None:
-    """The id to commit under; None: the transaction took place before. Refuses where that is not known yet."""
+    """Return the id to commit under; None if the transaction was committed before. Raises UnfinishedError."""
     for txn_id in ids:
         try:
-            known = client.get_transaction(txn_id)
+            transaction = client.get_transaction(txn_id)
         except NotFoundError:
             return txn_id
-        if known.state == wire.TRANSACTION_STATE_COMMITTED:
+        if transaction.state == wire.TRANSACTION_STATE_COMMITTED:
             return None
-        if known.state == wire.TRANSACTION_STATE_OPEN:
+        if transaction.state == wire.TRANSACTION_STATE_OPEN:
             raise UnfinishedError(txn_id)
     raise UnfinishedError(ids[-1])
 
 
 class UnfinishedError(Exception):
-    """The same commit was sent before, and has not ended: its outcome is not known."""
+    """The same commit was sent before, and its outcome is not decided yet."""
 
     def __init__(self, txn_id: str) -> None:
         super().__init__(f"the transaction {txn_id} of the same commit has not ended; send it again in a minute")
 
 
 def commit_all(client: MetaClient, txn_id: str, parts: Sequence[TablePart]) -> None:
-    """Raises ConflictError with the table in its text."""
-    names = {one.table.table_id: one.table.name for one in parts}
+    """Commit the changes of all tables. Raises ConflictError with the table in its text."""
+    names = {part.table.table_id: part.table.name for part in parts}
     try:
-        with client.begin([one.intent for one in parts], txn_id=txn_id) as txn:
-            for one in parts:
-                files, sets = one.stage(txn_id)
+        with client.begin([part.intent for part in parts], txn_id=txn_id) as txn:
+            for part in parts:
+                files, sets = part.stage(txn_id)
                 if files or sets:
-                    txn.register(one.table.table_id, files, sets)
-            txn.commit([one.change for one in parts])
+                    txn.register(part.table.table_id, files, sets)
+            txn.commit([part.change for part in parts])
     except ConflictError as lost:
         raise explained(lost, names.get(lost.conflict.table_id, "")) from lost
 
 
 def took_place(client: MetaClient, txn_id: str) -> bool:
-    """Whether a transaction is committed, after an error of one of the calls for it."""
+    """Return whether a transaction is committed, after an error of one of its calls."""
     try:
         return bool(client.get_transaction(txn_id).state == wire.TRANSACTION_STATE_COMMITTED)
     except UnavailableError:

@@ -1,11 +1,11 @@
-"""Which transaction a commit of Iceberg's clients is: an id that its repeats have, too.
+"""Transaction ids for commits of Iceberg's clients: a repeated commit has the same id.
 
-A client's files lie in a folder of the table that a loadTable named: a new id, in each answer another. If all files of
-a commit lie there, that is the id of its transaction. If not, or where another commit has used it, the id is made of
-the snapshot's id and time, and the files get a place in that folder.
+A client writes files into a folder of the table that loadTable named: each answer has a new id. If all files of a
+commit are in one such folder, its id is the transaction's. If not, or if another commit has used it, the id is derived
+from the snapshot's id and time, and the files are linked into that folder.
 
-The id of a folder also holds the version that its loadTable showed, so a later commit tells by its files how old the
-table was when its client wrote them.
+The id of a folder also contains the version that its loadTable showed, so the files of a later commit show which
+version its client had loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME_CHARS: Final = 100
 
 
 def derived_id(table_id: str, snapshot_id: int, time_ms: int) -> str:
-    """A UUIDv7 of the snapshot's time, and of what the snapshot is."""
+    """Return a UUIDv7 derived from the snapshot's time and identity."""
     chance = int.from_bytes(hashlib.sha256(f"{table_id}/{snapshot_id}".encode()).digest()[:10], "big") >> 6
     return _text(
         (time_ms & 0xFFFFFFFFFFFF) << 80 | 0x7 << 76 | (chance >> 62) << 64 | 0x2 << 62 | chance & (1 << 62) - 1
@@ -42,7 +42,7 @@ def _text(number: int) -> str:
 
 
 def folder_id(version: int) -> str:
-    """A new UUIDv7 for the files of a client that loaded this version."""
+    """Return a new UUIDv7 for the files of a client that loaded this version."""
     number = int(uuid7().replace("-", ""), 16)
     chance = number & ((1 << CHANCE_BITS) - 1)
     held = (version & ((1 << VERSION_BITS) - 1)) << CHANCE_BITS
@@ -50,19 +50,19 @@ def folder_id(version: int) -> str:
 
 
 def loaded_version(paths: Iterable[str]) -> int | None:
-    """The oldest version that the folders of files hold; None: none of them does."""
-    found = []
-    for folder in {one.partition("/")[0] for one in paths}:
+    """Return the oldest version in the folders' ids; None if no folder has one."""
+    versions = []
+    for folder in {path.partition("/")[0] for path in paths}:
         number = int(folder.replace("-", ""), 16) if UUID7.match(folder) else 0
         if number >> 64 & 0xFFF == LOADED:
-            found.append(number >> CHANCE_BITS & ((1 << VERSION_BITS) - 1))
-    return min(found, default=None)
+            versions.append(number >> CHANCE_BITS & ((1 << VERSION_BITS) - 1))
+    return min(versions, default=None)
 
 
 def folder_of(paths: Sequence[str], time_ms: int) -> str:
-    """The id that all files of a snapshot lie in the folder of; empty: there is none that can be its transaction's."""
-    folders = {one.partition("/")[0] for one in paths}
-    if len(folders) != 1 or any(ODD.search(one) or "\\" in one or len(one) > PATH_CHARS for one in paths):
+    """Return the id of the folder that contains all files of a snapshot; empty if no id can be its transaction's."""
+    folders = {path.partition("/")[0] for path in paths}
+    if len(folders) != 1 or any(ODD.search(path) or "\\" in path or len(path) > PATH_CHARS for path in paths):
         return ""
     [folder] = folders
     is_near = UUID7.match(folder) is not None and abs(int(folder[:8] + folder[9:13], 16) - time_ms) <= NEAR_MS
@@ -70,6 +70,6 @@ def folder_of(paths: Sequence[str], time_ms: int) -> str:
 
 
 def paths_below(txn_id: str, paths: Sequence[str]) -> list[str]:
-    """Paths for the files in the folder of a transaction."""
-    names = [NAME.sub("_", one.rpartition("/")[2])[-NAME_CHARS:] for one in paths]
+    """Return paths for the files in the folder of a transaction."""
+    names = [NAME.sub("_", path.rpartition("/")[2])[-NAME_CHARS:] for path in paths]
     return [f"{txn_id}/{at:05d}-{name}" for at, name in enumerate(names)]

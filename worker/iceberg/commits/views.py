@@ -1,4 +1,4 @@
-"""Views that Iceberg's clients make and replace, as the views that MetaService keeps: queries of Spark SQL."""
+"""Views that Iceberg's clients create and replace, as views of MetaService: queries of Spark SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 
 
 def new_view(name: str, body: Json, no_namespace: str) -> catalog_pb2.View:
-    """The view that a createView asks for. `no_namespace` stands for the tables that are in none."""
+    """Return the view of a createView request. `no_namespace` is the name for tables without a namespace."""
     try:
         if body.get("location"):
             raise refused("a view has no place of its own: leave out the location")
@@ -30,31 +30,31 @@ def new_view(name: str, body: Json, no_namespace: str) -> catalog_pb2.View:
 
 
 def replaced_view(now: catalog_pb2.View, body: Json, no_namespace: str) -> catalog_pb2.View:
-    """What a replaceView makes of the view.
+    """Return the view after a replaceView request.
 
-    A client sends no version or schema that the view has already.
+    A client doesn't send a version or schema that the view has already.
     """
     try:
-        for one in body.get("requirements") or ():
-            _check_requirement(now, one)
+        for requirement in body.get("requirements") or ():
+            _check_requirement(now, requirement)
         updates: Sequence[Json] = body.get("updates") or ()
-        versions = [one["view-version"] for one in updates if one["action"] == "add-view-version"]
-        schemas = [one["schema"] for one in updates if one["action"] == "add-schema"]
+        versions = [update["view-version"] for update in updates if update["action"] == "add-view-version"]
+        schemas = [update["schema"] for update in updates if update["action"] == "add-schema"]
         version = versions[-1] if versions else shown_version(now, no_namespace)
         properties = _kept(now)
-        for one in updates:
-            _check_update(now, one, version)
-            if one["action"] == "set-properties":
-                properties |= one["updates"]
-            elif one["action"] == "remove-properties":
-                properties = {name: text for name, text in properties.items() if name not in one["removals"]}
+        for update in updates:
+            _check_update(now, update, version)
+            if update["action"] == "set-properties":
+                properties |= update["updates"]
+            elif update["action"] == "remove-properties":
+                properties = {name: text for name, text in properties.items() if name not in update["removals"]}
         schema = schemas[-1] if schemas else view_schema(now)
         if version["schema-id"] not in (LAST, schema["schema-id"]):
             raise refused(f"the version has the schema {version['schema-id']}, which the view doesn't have")
-        found = _view(now.name, schema, version, properties, no_namespace)
+        view = _view(now.name, schema, version, properties, no_namespace)
         if not versions:
-            found.text = now.text
-        return found
+            view.text = now.text
+        return view
     except InputError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -62,12 +62,12 @@ def replaced_view(now: catalog_pb2.View, body: Json, no_namespace: str) -> catal
 
 
 def _view(name: str, schema: Json, version: Json, properties: Mapping[str, str], no_namespace: str) -> catalog_pb2.View:
-    kept = {one: str(value) for one, value in properties.items()}
+    kept = {key: str(value) for key, value in properties.items()}
     comment, names = kept.pop(COMMENT, ""), kept.pop(QUERY_COLUMNS, "")
     catalog, namespace = version.get("default-catalog") or "", list(version["default-namespace"])
     columns = [
-        catalog_pb2.ViewColumn(name=one.name, type=one.type, nullable=one.nullable, comment=one.comment)
-        for one in columns_of({"fields": schema["fields"]})
+        catalog_pb2.ViewColumn(name=column.name, type=column.type, nullable=column.nullable, comment=column.comment)
+        for column in columns_of({"fields": schema["fields"]})
     ]
     return catalog_pb2.View(
         name=name,
@@ -84,7 +84,7 @@ def _view(name: str, schema: Json, version: Json, properties: Mapping[str, str],
 def _query(version: Json) -> str:
     given = version["representations"]
     if len(given) != 1 or given[0]["dialect"].lower() != DIALECT:
-        dialects = ", ".join(sorted(str(one["dialect"]) for one in given))
+        dialects = ", ".join(sorted(str(representation["dialect"]) for representation in given))
         raise refused(f"a view has one query, of the dialect {DIALECT}; this one has {dialects or 'none'}")
     return str(given[0]["sql"])
 
@@ -94,16 +94,16 @@ def _kept(now: catalog_pb2.View) -> dict[str, str]:
     return dict(now.properties) | {name: text for name, text in named.items() if text}
 
 
-def _check_requirement(now: catalog_pb2.View, one: Json) -> None:
-    if one["type"] != "assert-view-uuid":
-        raise refused(f"a requirement of the kind {one['type']} is not supported")
-    if one["uuid"].lower() != view_uuid(now):
+def _check_requirement(now: catalog_pb2.View, requirement: Json) -> None:
+    if requirement["type"] != "assert-view-uuid":
+        raise refused(f"a requirement of the kind {requirement['type']} is not supported")
+    if requirement["uuid"].lower() != view_uuid(now):
         raise UnmetError(f"{now.name} is another view than the one that was loaded: load it again")
 
 
-def _check_update(now: catalog_pb2.View, one: Json, version: Json) -> None:
-    """Refuses what a replacement doesn't do."""
-    match one:
+def _check_update(now: catalog_pb2.View, update: Json, version: Json) -> None:
+    """Refuse an update that a replacement can't do."""
+    match update:
         case {"action": "add-view-version" | "add-schema" | "set-properties" | "remove-properties"}:
             pass
         case {"action": "set-current-view-version", "view-version-id": number}:
@@ -114,7 +114,7 @@ def _check_update(now: catalog_pb2.View, one: Json, version: Json) -> None:
         case {"action": "upgrade-format-version", "format-version": int(number)} if number == FORMAT:
             pass
         case _:
-            raise refused(f"an update of a view of the kind {one['action']} is not supported")
+            raise refused(f"an update of a view of the kind {update['action']} is not supported")
 
 
 def _unreadable(error: Exception) -> InputError:

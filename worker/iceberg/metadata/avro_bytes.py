@@ -1,6 +1,6 @@
 """Values of Avro in bytes, and files of records that are in bytes already.
 
-A table can have a million files: their entries are written by what is known of them, not by a schema.
+A table can have a million files: their entries are written by special code, not by a general writer of schemas.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Encode = Callable[[Any], bytes]
 
 
 def whole(number: int) -> bytes:
-    """An int or a long: seven bits a byte, the lowest first, signs folded in."""
+    """Return an int or a long: seven bits a byte, the lowest first, in zigzag encoding."""
     rest = number << 1 if number >= 0 else ~(number << 1)
     if rest < 0x80:
         return SMALL[rest]
-    found = bytearray()
+    encoded = bytearray()
     while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    found.append(rest)
-    return bytes(found)
+    encoded.append(rest)
+    return bytes(encoded)
 
 
 def sized(raw: bytes) -> bytes:
-    """A string or bytes."""
+    """Return a string or bytes with their length."""
     return whole(len(raw)) + raw
 
 
@@ -47,7 +47,7 @@ def array(items: Sequence[bytes]) -> bytes:
 
 
 def encoder(kind: Type) -> Encode:
-    """How plain values of a column are written, by the type that `avro_type` gives it."""
+    """Return the encoder of a column's plain values, for its type by `avro_type`."""
     if isinstance(kind, Decimal):
         length = decimal_bytes(kind.precision)
         return lambda value: int(value).to_bytes(length, "big", signed=True)
@@ -67,7 +67,7 @@ def encoder(kind: Type) -> Encode:
 
 
 def file_of(schema: Record, records: Sequence[bytes], facts: Mapping[str, str]) -> bytes:
-    """An Avro file of records that are written already."""
+    """Return an Avro file of encoded records."""
     parts = [avro_file(schema, (), facts)]
     for begin in range(0, len(records), RECORDS_A_BLOCK):
         block = records[begin : begin + RECORDS_A_BLOCK]

@@ -18,7 +18,7 @@ _ODD: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 def avro_file(schema: Record, records: Sequence[Record], facts: Mapping[str, str]) -> bytes:
-    """An Avro file."""
+    """Return an Avro file of records."""
     sink = io.BytesIO()
     fastavro.writer(
         sink,
@@ -32,7 +32,7 @@ def avro_file(schema: Record, records: Sequence[Record], facts: Mapping[str, str
 
 
 def avro_name(name: str) -> str:
-    """A name as Avro allows it, as Iceberg's own writers change it."""
+    """Return a name that Avro allows, changed as Iceberg's own writers do."""
     first = f"_{name}" if name[:1].isdigit() and name[:1].isascii() else name
     return _ODD.sub(lambda odd: f"_x{ord(odd[0]):X}", first)
 
@@ -48,7 +48,7 @@ def record(name: str, fields: Sequence[Record]) -> Record:
 
 
 def by_column(key_id: int, value_id: int, value: str) -> Record:
-    """A map from column ids, which Avro has as a list of pairs."""
+    """Return the type of a map by column id: in Avro a list of pairs."""
     pair = [field(key_id, "key", "int", required=True), field(value_id, "value", value, required=True)]
     return {"type": "array", "logicalType": "map", "items": record(f"k{key_id}_v{value_id}", pair)}
 
@@ -58,12 +58,12 @@ def listed(element_id: int, kind: Any) -> Record:
 
 
 def entry_schema(partition: Sequence[tuple[int, str, Type]], form: int) -> Record:
-    """The schema of manifest entries; the partition's fields by id, name and type."""
+    """Return the schema of manifest entries. The partition's fields are given by id, name and type."""
     values = []
     for number, name, kind in partition:
         safe = avro_name(name)
-        one = field(number, safe, avro_type(kind, number))
-        values.append(one if safe == name else one | {"iceberg-field-name": name})
+        partition_field = field(number, safe, avro_type(kind, number))
+        values.append(partition_field if safe == name else partition_field | {"iceberg-field-name": name})
     data_file = [
         field(134, "content", "int", required=True),
         field(100, "file_path", "string", required=True),
@@ -97,7 +97,7 @@ def entry_schema(partition: Sequence[tuple[int, str, Type]], form: int) -> Recor
 
 
 def list_schema(form: int) -> Record:
-    """The schema of a manifest list."""
+    """Return the schema of a manifest list."""
     summary = [
         field(509, "contains_null", "boolean", required=True),
         field(518, "contains_nan", "boolean"),

@@ -1,8 +1,8 @@
 """Filters of Iceberg's readers as conditions of LakeTX.
 
-A condition here is true for every row that any reader could keep, so the files that it leaves out hold none. Readers
+A condition here is true for every row that any reader could keep, so skipped files contain no such row. Readers
 differ: for some NULL <> 1 is true, -0.0 is less than 0.0, NaN is the largest number, or literals become floats first.
-NOT is moved inwards until it stands before single tests; then a test that can't be expressed is TRUE.
+NOT is pushed down to single tests; then a test that can't be expressed is TRUE.
 
     not (a = 1 or is-nan(b))    ->  (a <> 1 or a is null) and TRUE
 """
@@ -31,7 +31,7 @@ OPPOSITE: Final = {
     "is-nan": "not-nan",
     "starts-with": "not-starts-with",
 }
-NEGATED: Final[Mapping[str, str]] = OPPOSITE | {other: one for one, other in OPPOSITE.items()}
+NEGATED: Final[Mapping[str, str]] = OPPOSITE | {opposite: test for test, opposite in OPPOSITE.items()}
 COMPARISONS: Final = {
     "lt": common_pb2.COMPARISON_LESS,
     "lt-eq": common_pb2.COMPARISON_LESS_OR_EQUAL,
@@ -44,7 +44,7 @@ Predicate = common_pb2.Predicate
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column as it is called and typed at the version that is planned."""
+    """A column with its name and type at the planned version."""
 
     name: str
     kind: Type
@@ -60,38 +60,38 @@ class Filters:
         *,
         case_sensitive: bool = True,
     ) -> None:
-        """`named`: the columns that the filter speaks of; `planned`: those of the version."""
+        """`named` are the columns by the names that filters use, `planned` the columns of the version."""
         self._fold: Callable[[str], str] = str if case_sensitive else str.casefold
         self._ids: dict[str, list[int]] = {}
         self._names: dict[int, str] = {}
-        for one in named:
-            self._ids.setdefault(self._fold(one.name), []).append(one.column_id)
-            self._names[one.column_id] = one.name
-        self._planned = {one.column_id: _Column(one.name, read_type(one.type)) for one in planned}
+        for column in named:
+            self._ids.setdefault(self._fold(column.name), []).append(column.column_id)
+            self._names[column.column_id] = column.name
+        self._planned = {column.column_id: _Column(column.name, read_type(column.type)) for column in planned}
 
     def condition(self, tree: Any) -> Predicate:
-        """The condition; one that asks too much keeps only the parts that fit."""
-        parts = [self._found(one, 1, is_negated=False) for one in _operands(tree, "and")]
-        found, nodes = [], 0
-        for one in parts:
-            more = _nodes(one)
+        """Return the condition of a filter. A very large one keeps only the parts that fit."""
+        parts = [self._translated(operand, 1, is_negated=False) for operand in _operands(tree, "and")]
+        kept, nodes = [], 0
+        for part in parts:
+            more = _nodes(part)
             if nodes + more <= NODES_MAX:
-                found.append(one)
+                kept.append(part)
                 nodes += more
-        return _all_of(found)
+        return _all_of(kept)
 
     def column_id(self, name: str) -> int | None:
-        """The id of the column that a name stands for; None: a part of a column. Unknown names are refused."""
+        """Return the id of a column by its name; None for a part of a column. Refuse unknown names."""
         ids = self._ids.get(self._fold(name), ())
         if len(ids) == 1:
             return ids[0]
         if ids:
-            raise _invalid(f"{name} can be {' or '.join(self._names[one] for one in ids)}")
-        if any(self._fold(name).startswith(f"{one}.") for one in self._ids):
+            raise _invalid(f"{name} can be {' or '.join(self._names[number] for number in ids)}")
+        if any(self._fold(name).startswith(f"{column_name}.") for column_name in self._ids):
             return None
         raise _invalid(f"there is no column {name}")
 
-    def _found(self, tree: Any, depth: int, *, is_negated: bool) -> Predicate:
+    def _translated(self, tree: Any, depth: int, *, is_negated: bool) -> Predicate:
         if depth > DEPTH_MAX:
             raise _invalid(f"it nests more than {DEPTH_MAX} levels of AND, OR and NOT")
         if isinstance(tree, bool):
@@ -101,11 +101,13 @@ class Filters:
             case "true" | "false":
                 return TRUE if (word == "true") is not is_negated else FALSE
             case "literal":
-                return self._found(bool(_part(tree, "value")), depth, is_negated=is_negated)
+                return self._translated(bool(_part(tree, "value")), depth, is_negated=is_negated)
             case "not":
-                return self._found(_part(tree, "child"), depth + 1, is_negated=not is_negated)
+                return self._translated(_part(tree, "child"), depth + 1, is_negated=not is_negated)
             case "and" | "or":
-                parts = [self._found(one, depth + 1, is_negated=is_negated) for one in _operands(tree, word)]
+                parts = [
+                    self._translated(operand, depth + 1, is_negated=is_negated) for operand in _operands(tree, word)
+                ]
                 return _all_of(parts) if (word == "and") is not is_negated else _any_of(parts)
             case _:
                 return self._test(tree, NEGATED, word) if is_negated else self._test(tree, {}, word)
@@ -131,24 +133,24 @@ class Filters:
             case "not-null":
                 return Predicate(negation=is_null)
             case "in":
-                found = _listed(column, _values(tree))
+                predicate = _listed(column, _values(tree))
             case "not-in":
-                found = _all_of([_passing(column, "not-eq", one) for one in _values(tree)])
+                predicate = _all_of([_passing(column, "not-eq", excluded) for excluded in _values(tree)])
             case _:
-                found = _passing(column, word, literal)
+                predicate = _passing(column, word, literal)
         keeps_null = bool(turned) or word.startswith("not-")  # some negate a test that NULL fails
-        return _any_of([found, is_null]) if keeps_null else found
+        return _any_of([predicate, is_null]) if keeps_null else predicate
 
     def _column(self, subject: Any) -> _Column | None:
-        """The column of a test at the version; None: nothing can be said about it."""
+        """Return the column of a test at the version; None if no condition can use it."""
         if isinstance(subject, str):
             number = self.column_id(subject)
         elif isinstance(subject, dict) and subject.get("type") == "reference":
             number = self.column_id(subject["name"]) if isinstance(subject.get("name"), str) else subject.get("id")
         else:
             return None
-        found = self._planned.get(number) if isinstance(number, int) else None
-        return found if found is not None and isinstance(found.kind, Atomic | Decimal) else None
+        column = self._planned.get(number) if isinstance(number, int) else None
+        return column if column is not None and isinstance(column.kind, Atomic | Decimal) else None
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------
@@ -172,19 +174,19 @@ def _part(tree: Mapping[str, Any], name: str) -> Any:
 
 
 def _operands(tree: Any, word: str) -> Sequence[Any]:
-    """What AND or OR joins, in order: readers nest them two by two."""
-    found, waiting = [], [tree]
+    """Return the operands of AND or OR, in order: readers nest them two by two."""
+    operands, waiting = [], [tree]
     while waiting:
-        one = waiting.pop()
-        if not isinstance(one, bool) and _word(one) == word:
-            waiting += [_part(one, "right"), _part(one, "left")]
+        node = waiting.pop()
+        if not isinstance(node, bool) and _word(node) == word:
+            waiting += [_part(node, "right"), _part(node, "left")]
         else:
-            found.append(one)
-    return found
+            operands.append(node)
+    return operands
 
 
 def _sides(tree: Mapping[str, Any]) -> tuple[Any, Any]:
-    """What is tested, and the literal that it is tested with; either is None if it isn't there."""
+    """Return the subject and the literal of a test; either is None if it is missing."""
     subject = next((tree[name] for name in ("term", "child", "left") if name in tree), None)
     return subject, tree["value"] if "value" in tree else tree.get("right")
 
@@ -202,7 +204,7 @@ def _values(tree: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _all_of(parts: Sequence[Predicate]) -> Predicate:
-    kept = [one for one in parts if one != TRUE]
+    kept = [part for part in parts if part != TRUE]
     if len(kept) < 2:
         return kept[0] if kept else TRUE
     return Predicate(all_of=common_pb2.PredicateList(operands=kept))
@@ -211,7 +213,7 @@ def _all_of(parts: Sequence[Predicate]) -> Predicate:
 def _any_of(parts: Sequence[Predicate]) -> Predicate:
     if TRUE in parts:
         return TRUE
-    kept = [one for one in parts if one != FALSE]
+    kept = [part for part in parts if part != FALSE]
     if len(kept) < 2:
         return kept[0] if kept else FALSE
     return Predicate(any_of=common_pb2.PredicateList(operands=kept))
@@ -234,35 +236,39 @@ def _compare(column: _Column, comparison: common_pb2.Comparison.ValueType, value
 
 
 def _passing(column: _Column, word: str, literal: Any) -> Predicate:
-    """The condition for values that pass a test with a literal."""
+    """Return the condition for values that pass a test with a literal."""
     if word.endswith("starts-with"):
         return _starting(column, word, literal)
-    found = range_of(column.kind, literal)
-    if found is None:
+    literal_range = range_of(column.kind, literal)
+    if literal_range is None:
         return TRUE
-    kind = found.low.WhichOneof("kind")
+    kind = literal_range.low.WhichOneof("kind")
     match word:
-        case "eq" if found.is_one:
-            return _compare(column, common_pb2.COMPARISON_EQUAL, found.low)
+        case "eq" if literal_range.is_one:
+            return _compare(column, common_pb2.COMPARISON_EQUAL, literal_range.low)
         case "eq":
             return _all_of([_passing(column, "gt-eq", literal), _passing(column, "lt-eq", literal)])
         case "not-eq" if kind != "real":
-            return _compare(column, common_pb2.COMPARISON_NOT_EQUAL, found.low)
+            return _compare(column, common_pb2.COMPARISON_NOT_EQUAL, literal_range.low)
         case "lt" | "lt-eq" if kind == "real":  # a zero is less than the other to some
-            return _compare(column, common_pb2.COMPARISON_LESS_OR_EQUAL, found.high)
+            return _compare(column, common_pb2.COMPARISON_LESS_OR_EQUAL, literal_range.high)
         case "gt" | "gt-eq" if kind == "real":
-            return _compare(column, common_pb2.COMPARISON_GREATER_OR_EQUAL, found.low)
+            return _compare(column, common_pb2.COMPARISON_GREATER_OR_EQUAL, literal_range.low)
         case "lt" | "lt-eq" | "gt" | "gt-eq" if kind != "boolean":
-            return _compare(column, COMPARISONS[word], found.low)
+            return _compare(column, COMPARISONS[word], literal_range.low)
         case _:
             return TRUE
 
 
 def _listed(column: _Column, literals: Sequence[Any]) -> Predicate:
-    ranges = [range_of(column.kind, one) for one in literals]
-    values = [one.low for one in ranges if one is not None and one.is_one and one.low.WhichOneof("kind") != "real"]
+    ranges = [range_of(column.kind, literal) for literal in literals]
+    values = [
+        value_range.low
+        for value_range in ranges
+        if value_range is not None and value_range.is_one and value_range.low.WhichOneof("kind") != "real"
+    ]
     if len(values) < 2 or len(values) < len(ranges):
-        return _any_of([_passing(column, "eq", one) for one in literals])
+        return _any_of([_passing(column, "eq", literal) for literal in literals])
     return Predicate(in_list=common_pb2.InList(column=column.name, values=values))
 
 
@@ -270,5 +276,5 @@ def _starting(column: _Column, word: str, literal: Any) -> Predicate:
     text = plain_of_literal(literal)
     if column.kind != Atomic("string") or not isinstance(text, str) or not text or len(text) > TEXT_CHARS_MAX:
         return TRUE
-    found = Predicate(starts_with=common_pb2.StartsWith(column=column.name, prefix=text))
-    return found if word == "starts-with" else Predicate(negation=found)
+    predicate = Predicate(starts_with=common_pb2.StartsWith(column=column.name, prefix=text))
+    return predicate if word == "starts-with" else Predicate(negation=predicate)

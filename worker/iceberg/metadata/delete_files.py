@@ -1,4 +1,4 @@
-"""Files with the hidden rows of data files. What was written once is used again."""
+"""Files with the hidden rows of data files. A written file is used again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Put = Callable[[MadeFile], None]
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """Where the hidden rows of a data file are: a place in a Puffin file, or a Parquet file of their own."""
+    """The file of a data file's hidden rows: a place in a Puffin file, or a separate Parquet file."""
 
     path: str
     size: int
@@ -30,36 +30,36 @@ class DeleteFiles:
         self._written: dict[str, tuple[ShownFile, DeleteFile]] = {}  # by the path of the data file
 
     def of(self, dirty: Sequence[ShownFile]) -> list[DeleteFile]:
-        """One for each data file, which has hidden rows."""
-        fresh = [one for one in dirty if not self._is_written(one)]
+        """Return a delete file for each of these data files with hidden rows."""
+        fresh = [shown for shown in dirty if not self._is_written(shown)]
         write = self._vectors if self._table.format >= 3 else self._positions
-        for one, written in write(fresh):
-            self._written[one.path] = one, written
-        return [self._written[one.path][1] for one in dirty]
+        for shown, written in write(fresh):
+            self._written[shown.path] = shown, written
+        return [self._written[shown.path][1] for shown in dirty]
 
-    def written(self, one: ShownFile) -> DeleteFile | None:
-        """The file that a snapshot has listed for these hidden rows, if it is known."""
-        return self._written[one.path][1] if self._is_written(one) else None
+    def written(self, shown: ShownFile) -> DeleteFile | None:
+        """Return the file that a snapshot has listed for these hidden rows, if it is known."""
+        return self._written[shown.path][1] if self._is_written(shown) else None
 
-    def _is_written(self, one: ShownFile) -> bool:
-        known = self._written.get(one.path)
-        return known is not None and (known[0] is one or known[0].hidden == one.hidden)
+    def _is_written(self, shown: ShownFile) -> bool:
+        cached = self._written.get(shown.path)
+        return cached is not None and (cached[0] is shown or cached[0].hidden == shown.hidden)
 
     def _vectors(self, dirty: Sequence[ShownFile]) -> Iterator[tuple[ShownFile, DeleteFile]]:
         if not dirty:
             return
         content, places = puffin(dirty)
         path = self._write("puffin", content)
-        for one, place in zip(dirty, places, strict=True):
-            yield one, DeleteFile(path, len(content), place)
+        for shown, place in zip(dirty, places, strict=True):
+            yield shown, DeleteFile(path, len(content), place)
 
     def _positions(self, dirty: Sequence[ShownFile]) -> Iterator[tuple[ShownFile, DeleteFile]]:
-        for one in dirty:
-            content = position_deletes(one)
-            yield one, DeleteFile(self._write("parquet", content), len(content), None)
+        for shown in dirty:
+            content = position_deletes(shown)
+            yield shown, DeleteFile(self._write("parquet", content), len(content), None)
 
     def _write(self, ending: str, content: bytes) -> str:
-        """Writes a file and returns its location."""
+        """Write a file and return its location."""
         made = named("deletes", ending, content)
         self._put(made)
         return f"{self._table.location}/{made.name}"

@@ -25,23 +25,23 @@ POS_ID: Final = 2147483545
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a deletion vector lies in its file."""
+    """The place of a deletion vector in its file."""
 
     offset: int
     length: int
 
 
 def vector(positions: BitMap64) -> bytes:
-    """A blob `deletion-vector-v1`: length, magic and bitmap, and their checksum."""
+    """Return a blob `deletion-vector-v1`: length, magic and bitmap, and their checksum."""
     body = VECTOR + positions.serialize()
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
 
 def puffin(files: Sequence[ShownFile]) -> tuple[bytes, list[Place]]:
-    """A Puffin file with the deletion vector of each data file."""
+    """Return a Puffin file with the deletion vector of each data file, and the vectors' places."""
     content, blobs, places = bytearray(PUFFIN), [], []
-    for one in files:
-        blob = vector(one.hidden)
+    for file in files:
+        blob = vector(file.hidden)
         places.append(Place(len(content), len(blob)))
         blobs.append(
             {
@@ -51,7 +51,7 @@ def puffin(files: Sequence[ShownFile]) -> tuple[bytes, list[Place]]:
                 "sequence-number": -1,
                 "offset": len(content),
                 "length": len(blob),
-                "properties": {"referenced-data-file": one.path, "cardinality": str(len(one.hidden))},
+                "properties": {"referenced-data-file": file.path, "cardinality": str(len(file.hidden))},
             }
         )
         content += blob
@@ -60,15 +60,15 @@ def puffin(files: Sequence[ShownFile]) -> tuple[bytes, list[Place]]:
     return bytes(content), places
 
 
-def position_deletes(one: ShownFile) -> bytes:
-    """A Parquet file of the positions of one data file: readers differ in what they make of several in one."""
+def position_deletes(file: ShownFile) -> bytes:
+    """Return a Parquet file of the positions of one data file: readers treat several in one file differently."""
     schema = pa.schema(
         [
             pa.field("file_path", pa.string(), False, {"PARQUET:field_id": str(FILE_PATH_ID)}),
             pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(POS_ID)}),
         ]
     )
-    positions = np.fromiter(one.hidden, np.int64, len(one.hidden))
+    positions = np.fromiter(file.hidden, np.int64, len(file.hidden))
     sink = io.BytesIO()
-    pq.write_table(pa.table([pa.repeat(one.path, len(positions)), positions], schema=schema), sink)
+    pq.write_table(pa.table([pa.repeat(file.path, len(positions)), positions], schema=schema), sink)
     return sink.getvalue()

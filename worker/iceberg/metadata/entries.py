@@ -29,7 +29,7 @@ PATH_KEY: Final = whole(FILE_PATH_ID)
 
 @dataclass(frozen=True, slots=True)
 class PartitionValues:
-    """The values of a partition's columns, as they sort, as they are, and in bytes."""
+    """The values of a partition's columns: as a sort key, as plain values, and in bytes."""
 
     order: tuple[tuple[bool, Any], ...]
     plain: Sequence[Any]
@@ -38,7 +38,7 @@ class PartitionValues:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What its statistics need: its type, its id in bytes, and how bounds are read and written."""
+    """A column with statistics: its type, its id in bytes, and the reader and writer of its bounds."""
 
     kind: Type
     key: bytes
@@ -46,11 +46,11 @@ class Column:
     plain: Plain
     bound: Bound
 
-    def ends(self, one: common_pb2.ColumnStats, file: common_pb2.DataFile) -> tuple[Any, Any]:
-        """The bounds that readers get. Floats have no upper one: NaN may be among them, which some put above all."""
-        least = self.plain(one.min)
+    def ends(self, stats: common_pb2.ColumnStats, file: common_pb2.DataFile) -> tuple[Any, Any]:
+        """Return the bounds for readers. Floats have no upper bound: some readers order NaN above all numbers."""
+        least = self.plain(stats.min)
         if not self.is_float:
-            return least, self.plain(one.max)
+            return least, self.plain(stats.max)
         if least is None or file.external or least != least:
             return None, None
         return -0.0 if least == 0 else least, None
@@ -67,48 +67,48 @@ class Entries:
         orders: SortOrders | None = None,
     ) -> None:
         self._partitions: Sequence[tuple[str, Plain, Encode]] = [
-            (one.name, plain_of(one.kind), encoder(one.kind)) for one in partitions
+            (partition.name, plain_of(partition.kind), encoder(partition.kind)) for partition in partitions
         ]
         self._columns = measured(columns)
         self._orders = orders or SortOrders()
         self._has_row_ids = form >= 3
-        self._known: dict[bytes, PartitionValues] = {}
+        self._partition_values: dict[bytes, PartitionValues] = {}
 
-    def partition(self, one: ShownFile) -> PartitionValues:
-        message = one.entry.file.partition
+    def partition(self, shown: ShownFile) -> PartitionValues:
+        message = shown.entry.file.partition
         key = message.SerializeToString()
-        known = self._known.get(key)
-        if known is None:
-            values = {each.column: each.value for each in message.values}
+        cached = self._partition_values.get(key)
+        if cached is None:
+            values = {partition_value.column: partition_value.value for partition_value in message.values}
             plain = [read(values[name]) for name, read, _ in self._partitions]
             raw = [
                 NULL if value is None else SET + encode(value)
                 for value, (_, _, encode) in zip(plain, self._partitions, strict=True)
             ]
             order = tuple((value is not None, value) for value in plain)
-            known = self._known[key] = PartitionValues(order, plain, b"".join(raw))
-        return known
+            cached = self._partition_values[key] = PartitionValues(order, plain, b"".join(raw))
+        return cached
 
-    def head(self, one: ShownFile, newest: int) -> bytes:
-        """What stands before the file: status, snapshot and sequence numbers; the manifest is of the newest commit."""
-        added = one.entry.added_version
-        return _head(ADDED if added == newest else EXISTING, sequence_of(added), one.sequence, sequence_of(added))
+    def head(self, shown: ShownFile, newest: int) -> bytes:
+        """Return the fields before a data file: status, snapshot, sequence numbers. `newest`: the manifest's commit."""
+        added = shown.entry.added_version
+        return _head(ADDED if added == newest else EXISTING, sequence_of(added), shown.sequence, sequence_of(added))
 
-    def head_of_deletes(self, one: ShownFile, newest: int) -> bytes:
-        """The same for the file of its hidden rows: by these, writers see what was hidden since they read."""
-        at = one.hidden_at
-        return _head(ADDED if at == newest else EXISTING, sequence_of(at), one.sequence_of_deletes, sequence_of(at))
+    def head_of_deletes(self, shown: ShownFile, newest: int) -> bytes:
+        """Return the same for its delete file, from which writers see the rows that were hidden since they read."""
+        at = shown.hidden_at
+        return _head(ADDED if at == newest else EXISTING, sequence_of(at), shown.sequence_of_deletes, sequence_of(at))
 
-    def head_of_removed(self, one: ShownFile, removed_at: int) -> bytes:
-        """The same for a file that a version no longer has."""
-        return _head(DELETED, sequence_of(removed_at), one.sequence, sequence_of(one.entry.added_version))
+    def head_of_removed(self, shown: ShownFile, removed_at: int) -> bytes:
+        """Return the same for a data file that a version no longer has."""
+        return _head(DELETED, sequence_of(removed_at), shown.sequence, sequence_of(shown.entry.added_version))
 
-    def head_of_removed_deletes(self, one: ShownFile, removed_at: int) -> bytes:
-        """The same for the file of hidden rows that a version no longer has."""
-        return _head(DELETED, sequence_of(removed_at), one.sequence_of_deletes, sequence_of(one.hidden_at))
+    def head_of_removed_deletes(self, shown: ShownFile, removed_at: int) -> bytes:
+        """Return the same for a delete file that a version no longer has."""
+        return _head(DELETED, sequence_of(removed_at), shown.sequence_of_deletes, sequence_of(shown.hidden_at))
 
-    def data_file(self, one: ShownFile) -> bytes:
-        file = one.entry.file
+    def data_file(self, shown: ShownFile) -> bytes:
+        file = shown.entry.file
         rows = whole(file.rows)
         order = self._orders.of(file)
         ids = b""
@@ -117,9 +117,9 @@ class Entries:
         return b"".join(
             (
                 IS_DATA,
-                sized(one.path.encode()),
+                sized(shown.path.encode()),
                 IN_PARQUET,
-                self.partition(one).raw,
+                self.partition(shown).raw,
                 rows,
                 whole(file.bytes),
                 self._statistics(file, rows),
@@ -131,25 +131,25 @@ class Entries:
 
     def _statistics(self, file: common_pb2.DataFile, rows: bytes) -> bytes:
         counts, nulls, lower, upper = [], [], [], []
-        for one in file.stats:
-            column = self._columns.get(one.column_id)
+        for stats in file.stats:
+            column = self._columns.get(stats.column_id)
             if column is None:
                 continue
             key = column.key
             counts.append(key + rows)
-            if one.HasField("nulls"):
-                nulls.append(key + whole(one.nulls))
-            least, most = column.ends(one, file)
+            if stats.HasField("nulls"):
+                nulls.append(key + whole(stats.nulls))
+            least, most = column.ends(stats, file)
             if least is not None:
                 lower.append(key + sized(column.bound(least)))
             if most is not None:
                 upper.append(key + sized(column.bound(most)))
         return b"".join((SET, array(counts), SET, array(nulls), SET, array(lower), SET, array(upper)))
 
-    def delete_file(self, one: ShownFile, written: DeleteFile) -> bytes:
-        """The hidden rows of a data file."""
+    def delete_file(self, shown: ShownFile, written: DeleteFile) -> bytes:
+        """Return the entry of a delete file."""
         place = written.place
-        path = sized(one.path.encode())
+        path = sized(shown.path.encode())
         bounds, ids = NULL, b""
         if place is None:
             bounds = SET + array([PATH_KEY + path])
@@ -160,8 +160,8 @@ class Entries:
                 IS_DELETES,
                 sized(written.path.encode()),
                 IN_PARQUET if place is None else IN_PUFFIN,
-                self.partition(one).raw,
-                whole(len(one.hidden)),
+                self.partition(shown).raw,
+                whole(len(shown.hidden)),
                 whole(written.size),
                 NULL,
                 NULL,
@@ -176,8 +176,8 @@ class Entries:
 
 
 def measured(columns: Iterable[catalog_pb2.Column]) -> dict[int, Column]:
-    """The columns that have bounds, by id."""
-    kinds = [(one.column_id, read_type(one.type)) for one in columns]
+    """Return the columns that have bounds, by id."""
+    kinds = [(column.column_id, read_type(column.type)) for column in columns]
     return {
         number: Column(
             kind, whole(number), isinstance(kind, Atomic) and kind.name in FLOATS, plain_of(kind), bound_of(kind)

@@ -1,4 +1,4 @@
-"""What Iceberg's metadata is made from: a table, and what one of its versions shows.
+"""The input of Iceberg's metadata: a table, and the files that a version shows.
 
 Version V is snapshot V + 1 with the sequence number V + 1, because Iceberg's numbers begin at 1. A file's sequence
 number is its data version + 1: deletes apply to files of the same or a lower one.
@@ -23,7 +23,7 @@ METADATA: Final = "metadata"  # the folder of generated files, below the locatio
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table, where its metadata lies, and the format that it is shown in."""
+    """A table, the location of its metadata, and the format that it is shown in."""
 
     meta: catalog_pb2.Table
     location: str
@@ -32,7 +32,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """A data file with at least one visible row, where it lies, and the positions of its hidden rows.
+    """A data file with at least one visible row, its location, and the positions of its hidden rows.
 
     `hidden_version`: the commit that hid the last of them, as far as it is known; 0: the one that added the file.
     """
@@ -52,18 +52,18 @@ class ShownFile:
 
     @property
     def hidden_at(self) -> int:
-        """The version whose snapshot added the file of its hidden rows."""
+        """Return the version whose snapshot added its delete file."""
         return max(self.hidden_version, self.entry.added_version)
 
     @property
     def sequence_of_deletes(self) -> int:
-        """The sequence number of the file of its hidden rows."""
+        """Return the sequence number of its delete file."""
         return max(self.sequence, sequence_of(self.hidden_at))
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedFiles:
-    """What the version before showed and a version doesn't show: data files, and hidden rows of files that stay."""
+    """Files that the previous version had and a version lacks: data files, and delete files of files that stay."""
 
     files: Sequence[ShownFile] = ()
     changed: Sequence[ShownFile] = ()  # files that stay, with the hidden rows that they had
@@ -76,7 +76,7 @@ class RemovedFiles:
 class SnapshotFacts:
     """A version: its commit, its schema, and the files that it shows, by the commits that added them, in order.
 
-    `removed`: None if the version before is not known.
+    `removed` is None if the previous version is not known.
     """
 
     commit: read_pb2.Version
@@ -100,7 +100,7 @@ class MadeFile:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What files add up to."""
+    """The totals of files."""
 
     files: int = 0
     rows: int = 0
@@ -120,9 +120,9 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class MadeSnapshot:
-    """A snapshot whose manifests are made: the name of their list, and what they hold.
+    """A snapshot whose manifests are made: the name of their list, and their totals.
 
-    `follows`: its manifests list what the version before had and this one lacks, so clients can rely on them.
+    `follows`: its manifests list the removed files of the previous version, so clients can rely on them.
     """
 
     commit: read_pb2.Version
@@ -144,15 +144,15 @@ class MadeSnapshot:
 
 
 def sequence_of(version: int) -> int:
-    """The sequence number of a version, and the id of its snapshot."""
+    """Return the sequence number of a version, which is also the id of its snapshot."""
     return version + 1
 
 
 def version_of(snapshot_id: int) -> int:
-    """The version that a snapshot shows."""
+    """Return the version that a snapshot shows."""
     return snapshot_id - 1
 
 
 def named(kind: str, ending: str, content: bytes) -> MadeFile:
-    """A generated file, named by its content."""
+    """Return a generated file, named by its content."""
     return MadeFile(f"{METADATA}/{kind}-{hashlib.sha256(content).hexdigest()[:NAME_DIGITS]}.{ending}", content)

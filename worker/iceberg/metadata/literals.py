@@ -1,4 +1,4 @@
-"""Literals in the filters of Iceberg's readers, as values of LakeTX: the type of the column says what they mean."""
+"""Literals in the filters of Iceberg's readers, as values of LakeTX, by the type of the column."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = common_pb2.Value
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a literal can mean to readers: a value, or one of two neighbours."""
+    """The value of a literal. Readers that round it may choose either of two neighbours."""
 
     low: Value
     high: Value
@@ -40,7 +40,7 @@ def plain_of_literal(literal: Any) -> Any:
 
 
 def range_of(kind: Type, literal: Any) -> Range | None:
-    """The values that a literal can mean; None: readers may differ, or the column can't hold it."""
+    """Return the possible values of a literal; None if readers may differ more, or the column can't hold it."""
     plain = plain_of_literal(literal)
     if isinstance(kind, DecimalKind):
         return _one(_decimal(kind, plain))
@@ -114,9 +114,9 @@ def _date(plain: Any) -> Value | None:
 
 
 def _moment(plain: Any, *, has_zone: bool) -> Value | None:
-    """A time in UTC; pyiceberg leaves the zone out."""
-    found = MOMENT.match(plain) if isinstance(plain, str) else None
-    if found is None or (found[2] and not has_zone):
+    """Return a time in UTC. pyiceberg leaves the zone out."""
+    matched = MOMENT.match(plain) if isinstance(plain, str) else None
+    if matched is None or (matched[2] and not has_zone):
         return None
     try:
         moment = datetime.fromisoformat(plain).replace(tzinfo=UTC)

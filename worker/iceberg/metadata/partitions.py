@@ -14,7 +14,7 @@ FIRST_PARTITION_ID: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """A column that the table is partitioned by, as it is."""
+    """A column by whose values the table is partitioned."""
 
     field_id: int
     column_id: int
@@ -23,7 +23,7 @@ class PartitionColumn:
 
 
 def partition_columns(meta: catalog_pb2.Table, columns: Iterable[catalog_pb2.Column]) -> list[PartitionColumn]:
-    """The partition columns by their names in the schema of the view."""
+    """Return the partition columns by their names in the schema of the view."""
     named = {column.name: column for column in columns}
     return [
         PartitionColumn(FIRST_PARTITION_ID + at, named[name].column_id, name, read_type(named[name].type))
@@ -32,8 +32,13 @@ def partition_columns(meta: catalog_pb2.Table, columns: Iterable[catalog_pb2.Col
 
 
 def partition_spec(partitions: Iterable[PartitionColumn]) -> list[dict[str, Any]]:
-    """The fields of the partition spec."""
+    """Return the fields of the partition spec."""
     return [
-        {"source-id": one.column_id, "field-id": one.field_id, "name": one.name, "transform": "identity"}
-        for one in partitions
+        {
+            "source-id": partition.column_id,
+            "field-id": partition.field_id,
+            "name": partition.name,
+            "transform": "identity",
+        }
+        for partition in partitions
     ]

@@ -1,4 +1,4 @@
-"""Ranges of versions that stay the same from head to head, so that what was made for one head serves the next.
+"""Ranges of versions that stay the same when the head moves, so that generated files are reused.
 
 They are aligned: their sizes are powers of a width, and each begins at a multiple of its size. A new version adds a
 range of one; when as many such ranges as the width are complete, they become one.
@@ -13,7 +13,7 @@ WIDTH: Final = 4
 
 
 def cover(end: int, width: int = WIDTH) -> Iterator[range]:
-    """The largest aligned ranges that together are all versions below `end`, in order."""
+    """Return the largest aligned ranges that together are all versions below `end`, in order."""
     begin = 0
     while begin < end:
         size = 1
@@ -24,26 +24,26 @@ def cover(end: int, width: int = WIDTH) -> Iterator[range]:
 
 
 def merged_cover(end: int, count: Callable[[range], int], together_max: int) -> list[range]:
-    """As `cover`, but the newest ranges that together have at most so many files are one."""
-    found = list(cover(end))
+    """Return `cover`, but with the newest ranges merged that together have at most `together_max` files."""
+    spans = list(cover(end))
     files = 0
-    for at in reversed(range(len(found))):
-        files += count(found[at])
+    for at in reversed(range(len(spans))):
+        files += count(spans[at])
         if files > together_max:
             break
-        found[at:] = [range(found[at].start, end)]
-    return found
+        spans[at:] = [range(spans[at].start, end)]
+    return spans
 
 
 def parts(whole: range, width: int = WIDTH) -> Iterator[range]:
-    """The ranges that a larger one is made of."""
+    """Return the parts of a range."""
     size = len(whole) // width
     for begin in range(whole.start, whole.stop, size):
         yield range(begin, begin + size)
 
 
 def smallest_with(first: int, last: int, width: int = WIDTH) -> range:
-    """The smallest aligned range that has both versions."""
+    """Return the smallest aligned range that contains both versions."""
     size = 1
     while first // size != last // size:
         size *= width

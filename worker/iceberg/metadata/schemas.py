@@ -30,7 +30,7 @@ Columns = Sequence[catalog_pb2.Column]
 
 
 def iceberg_schema(schema: catalog_pb2.SchemaVersion) -> dict[str, Any]:
-    """The schema of a version; its id is the schema version."""
+    """Return the schema of a version; its id is the schema version."""
     fields = [
         _field(
             column.name, column.column_id, read_type(column.type), column.nullable, column.comment, ids_of(column), ""
@@ -41,17 +41,17 @@ def iceberg_schema(schema: catalog_pb2.SchemaVersion) -> dict[str, Any]:
 
 
 def ids_of(column: catalog_pb2.Column) -> dict[str, int]:
-    """The ids of the fields inside a column, by path."""
-    return {one.path: one.field_id for one in column.nested}
+    """Return the ids of the fields inside a column, by path."""
+    return {nested_field.path: nested_field.field_id for nested_field in column.nested}
 
 
 def last_column_id(schemas: Iterable[catalog_pb2.SchemaVersion]) -> int:
-    """The highest id that a column or field ever had."""
+    """Return the highest id that a column or field ever had."""
     return max(
         (
             number
-            for one in schemas
-            for column in one.columns
+            for schema in schemas
+            for column in schema.columns
             for number in (column.column_id, *ids_of(column).values())
         ),
         default=0,
@@ -60,7 +60,7 @@ def last_column_id(schemas: Iterable[catalog_pb2.SchemaVersion]) -> int:
 
 @lru_cache(1 << 10)
 def primitive(kind: Type) -> str:
-    """The Iceberg type of a column without parts."""
+    """Return the Iceberg type of a column without parts."""
     match kind:
         case Atomic(name):
             return PRIMITIVES[name]
@@ -73,17 +73,19 @@ def primitive(kind: Type) -> str:
 def _field(
     name: str, number: int, kind: Type, nullable: bool, comment: str, ids: Mapping[str, int], path: str
 ) -> dict[str, Any]:
-    found = {"id": number, "name": name, "required": not nullable, "type": _type(kind, ids, path)}
-    return found | ({"doc": comment} if comment else {})
+    field = {"id": number, "name": name, "required": not nullable, "type": _type(kind, ids, path)}
+    return field | ({"doc": comment} if comment else {})
 
 
 def _type(kind: Type, ids: Mapping[str, int], path: str) -> Any:
     match kind:
         case Struct(fields):
             listed = [
-                _field(one.name, ids[path + quoted(one.name)], one.kind, one.nullable, one.comment, ids, below)
-                for one in fields
-                for below in [f"{path}{quoted(one.name)}."]
+                _field(
+                    field.name, ids[path + quoted(field.name)], field.kind, field.nullable, field.comment, ids, below
+                )
+                for field in fields
+                for below in [f"{path}{quoted(field.name)}."]
             ]
             return {"type": "struct", "fields": listed}
         case Array(element):
@@ -110,12 +112,12 @@ def _type(kind: Type, ids: Mapping[str, int], path: str) -> Any:
 
 
 def check_promotions(table: str, now: Columns, written: Iterable[Columns]) -> None:
-    """Refuses a table with files of a column's older type that Iceberg's readers don't widen."""
-    wanted = {number: kind for column in now for number, kind in _leaves(column)}
+    """Refuse a table with files of a column's older type that Iceberg's readers don't widen."""
+    current_types = {number: kind for column in now for number, kind in _leaves(column)}
     for columns in written:
         for column in columns:
             for number, kind in _leaves(column):
-                wider = wanted.get(number, kind)
+                wider = current_types.get(number, kind)
                 if not _promotes(kind, wider):
                     raise InputError(
                         "ICEBERG_TYPE",
@@ -125,15 +127,15 @@ def check_promotions(table: str, now: Columns, written: Iterable[Columns]) -> No
 
 
 def _leaves(column: catalog_pb2.Column) -> Iterator[tuple[int, str]]:
-    """The ids and types of a column's parts that have none themselves."""
+    """Yield the ids and types of a column's leaves."""
     ids = ids_of(column)
 
     def below(kind: Type, number: int, path: str) -> Iterator[tuple[int, str]]:
         match kind:
             case Struct(fields):
-                for one in fields:
-                    name = path + quoted(one.name)
-                    yield from below(one.kind, ids[name], f"{name}.")
+                for field in fields:
+                    name = path + quoted(field.name)
+                    yield from below(field.kind, ids[name], f"{name}.")
             case Array(element):
                 yield from below(element, ids[f"{path}element"], f"{path}element.")
             case Map(key, value):
@@ -157,22 +159,22 @@ def _promotes(before: str, after: str) -> bool:
 
 
 def has_lists(columns: Columns) -> bool:
-    """Whether a column has arrays or maps, whose parts have no field ids in files of sessions without the jar."""
+    """Return whether a column has arrays or maps, whose parts have no field ids in files written without the jar."""
 
     def inside(kind: Type) -> bool:
         match kind:
             case Array() | Map():
                 return True
             case Struct(fields):
-                return any(inside(one.kind) for one in fields)
+                return any(inside(field.kind) for field in fields)
             case _:
                 return False
 
-    return any(inside(read_type(one.type)) for one in columns)
+    return any(inside(read_type(column.type)) for column in columns)
 
 
 def mapping_of(table: str, now: Columns, written: Iterable[Columns]) -> list[dict[str, Any]]:
-    """Iceberg's name mapping: what columns are called in files without field ids, by the schemas they came under."""
+    """Return Iceberg's name mapping: the names of columns in files without field ids, from the files' schemas."""
     called: dict[int, dict[str, None]] = {}
     owners: dict[tuple[int, str], int] = {}
     below: dict[int, dict[int, None]] = {}  # dropped ones, too: readers ask for every column of a file
@@ -189,8 +191,8 @@ def mapping_of(table: str, now: Columns, written: Iterable[Columns]) -> list[dic
             below.setdefault(parent, {})[number] = None
 
     def mapped(number: int) -> dict[str, Any]:
-        found: dict[str, Any] = {"field-id": number, "names": [*called[number]]}
-        return found | ({"fields": [mapped(each) for each in below[number]]} if number in below else {})
+        mapping: dict[str, Any] = {"field-id": number, "names": [*called[number]]}
+        return mapping | ({"fields": [mapped(child) for child in below[number]]} if number in below else {})
 
     return [
         *(mapped(number) for number in below.get(0, ())),
@@ -199,7 +201,7 @@ def mapping_of(table: str, now: Columns, written: Iterable[Columns]) -> list[dic
 
 
 def _named(columns: Columns) -> Iterator[tuple[int, int, str]]:
-    """All columns and fields: the id of what they are in (0: the table), their own, and their name."""
+    """Yield all columns and fields: the id of the parent (0: the table), their own id, and their name."""
     for column in columns:
         ids = ids_of(column)
         yield 0, column.column_id, column.name
@@ -209,7 +211,7 @@ def _named(columns: Columns) -> Iterator[tuple[int, int, str]]:
 def _named_below(kind: Type, parent: int, ids: Mapping[str, int], path: str) -> Iterator[tuple[int, int, str]]:
     match kind:
         case Struct(fields):
-            parts = [(one.name, one.kind) for one in fields]
+            parts = [(field.name, field.kind) for field in fields]
         case Array(element):
             parts = [("element", element)]
         case Map(key, value):

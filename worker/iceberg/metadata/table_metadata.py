@@ -36,21 +36,21 @@ def table_metadata(
     mapping: Sequence[Mapping[str, Any]] = (),
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The metadata with these snapshots by ascending version; the last one is the table's current one.
+    """Return the metadata with these snapshots by ascending version; the last one is the current one.
 
-    A snapshot has a parent if its manifests say what went since then: clients try a commit again across no other.
-    A restore has none, because it shows rows again whose deletion clients relied on.
+    A snapshot has a parent if its manifests list the files that were removed since: clients retry a commit only across
+    such snapshots. A restore has none, because it shows rows again whose deletion clients relied on.
     """
     head = snapshots[-1]
-    used = {one.schema.schema_version: one.schema for one in snapshots}
+    used = {snapshot.schema.schema_version: snapshot.schema for snapshot in snapshots}
     if (number := table.meta.schema_version) in used:  # the comments of its columns may have changed since
         used[number] = catalog_pb2.SchemaVersion(schema_version=number, columns=table.meta.columns)
     partitions = partition_columns(table.meta, head.schema.columns)
     listed: list[dict[str, Any]] = []
     next_row_id = 0
-    for one in snapshots:
-        end = max(next_row_id, one.totals.row_ids)
-        listed.append(_snapshot(table, one, next_row_id, end))
+    for snapshot in snapshots:
+        end = max(next_row_id, snapshot.totals.row_ids)
+        listed.append(_snapshot(table, snapshot, next_row_id, end))
         next_row_id = end
     whole = {
         "format-version": table.format,
@@ -64,14 +64,16 @@ def table_metadata(
         "partition-specs": [{"spec-id": 0, "fields": partition_spec(partitions)}],
         "default-spec-id": 0,
         "last-partition-id": FIRST_PARTITION_ID - 1 + len(partitions),
-        "sort-orders": sort_orders(chain.from_iterable(one.orders for one in snapshots), head.schema.columns),
+        "sort-orders": sort_orders(chain.from_iterable(snapshot.orders for snapshot in snapshots), head.schema.columns),
         "default-sort-order-id": 0,  # writers need not sort: table services do
         "properties": dict(properties)
         | ({"schema.name-mapping.default": json.dumps(mapping)} if mapping else {})
         | ({"comment": table.meta.comment} if table.meta.comment else {}),
         "current-snapshot-id": head.snapshot_id,
         "snapshots": listed,
-        "snapshot-log": [{"snapshot-id": one.snapshot_id, "timestamp-ms": _milliseconds(one)} for one in snapshots],
+        "snapshot-log": [
+            {"snapshot-id": snapshot.snapshot_id, "timestamp-ms": _milliseconds(snapshot)} for snapshot in snapshots
+        ],
         "metadata-log": [],
         "refs": _refs(head, snapshots, tags),
     }
@@ -79,7 +81,7 @@ def table_metadata(
 
 
 def empty_metadata(table: TableFacts, properties: Mapping[str, str]) -> dict[str, Any]:
-    """The metadata of a table that is not yet there. Its schema has the id 0, as some clients take for granted."""
+    """Return the metadata of a table that doesn't exist yet. Its schema has the id 0, which some clients require."""
     schema = catalog_pb2.SchemaVersion(schema_version=0, columns=table.meta.columns)
     partitions = partition_columns(table.meta, table.meta.columns)
     whole = {
@@ -119,9 +121,9 @@ def _snapshot(table: TableFacts, made: MadeSnapshot, first: int, end: int) -> di
     }
     if commit.HasField("time_version_us"):
         summary["laketx.time-version-us"] = str(commit.time_version_us)
-    if theirs := commit.properties.get(SNAPSHOT):
-        summary["laketx.iceberg-snapshot-id"] = theirs
-    found = {
+    if client_snapshot := commit.properties.get(SNAPSHOT):
+        summary["laketx.iceberg-snapshot-id"] = client_snapshot
+    snapshot = {
         "snapshot-id": made.snapshot_id,
         "sequence-number": made.snapshot_id,
         "timestamp-ms": _milliseconds(made),
@@ -130,24 +132,26 @@ def _snapshot(table: TableFacts, made: MadeSnapshot, first: int, end: int) -> di
         "summary": summary,
     }
     if made.follows and commit.operation != common_pb2.OPERATION_RESTORE:
-        found["parent-snapshot-id"] = made.snapshot_id - 1
-    return found | ({"first-row-id": first, "added-rows": end - first} if table.format >= 3 else {})
+        snapshot["parent-snapshot-id"] = made.snapshot_id - 1
+    return snapshot | ({"first-row-id": first, "added-rows": end - first} if table.format >= 3 else {})
 
 
 def _operation(made: MadeSnapshot) -> str:
-    """What a commit did to files. Clients look for removed files and hidden rows in no `append`, for new files in no
-    `delete`.
-    """
-    found = OPERATIONS.get(made.commit.operation, "overwrite")
-    is_more = {"append": made.removes_files, "delete": made.adds_files}.get(found, False)
-    return "overwrite" if is_more else found
+    """Return the operation of a commit. Clients don't look for removals in an `append`, or additions in a `delete`."""
+    operation = OPERATIONS.get(made.commit.operation, "overwrite")
+    is_more = {"append": made.removes_files, "delete": made.adds_files}.get(operation, False)
+    return "overwrite" if is_more else operation
 
 
 def _refs(head: MadeSnapshot, snapshots: Sequence[MadeSnapshot], tags: Iterable[read_pb2.Tag]) -> dict[str, Any]:
-    """The head as `main`, and the tags of its snapshots. A tag called `main` is left out."""
-    known = {one.version: one.snapshot_id for one in snapshots}
-    found = {one.name: {"snapshot-id": known[one.version], "type": "tag"} for one in tags if one.version in known}
-    return found | {MAIN: {"snapshot-id": head.snapshot_id, "type": "branch"}}
+    """Return the head as `main`, and the tags of its snapshots. A tag called `main` is left out."""
+    snapshot_ids = {snapshot.version: snapshot.snapshot_id for snapshot in snapshots}
+    refs = {
+        tag.name: {"snapshot-id": snapshot_ids[tag.version], "type": "tag"}
+        for tag in tags
+        if tag.version in snapshot_ids
+    }
+    return refs | {MAIN: {"snapshot-id": head.snapshot_id, "type": "branch"}}
 
 
 def _milliseconds(made: MadeSnapshot) -> int:

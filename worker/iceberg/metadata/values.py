@@ -1,4 +1,4 @@
-"""Values of the wire as Iceberg writes them: bounds (single-value serialization) and partition values in Avro."""
+"""Values of the wire in Iceberg's forms: bounds (single-value serialization) and partition values in Avro."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Bound = Callable[[Any], bytes]
 
 
 def plain_of(kind: Type) -> Plain:
-    """How values are read: as numbers, text or bytes, a decimal without its point. None: NULL, or of another type."""
+    """Return a reader of values as numbers, text or bytes; decimals unscaled. None is NULL, or another type."""
     if isinstance(kind, Decimal):
         return lambda value: _unscaled(value, kind.scale)
     name = KINDS[primitive(kind)]
@@ -55,7 +55,7 @@ def _unscaled(value: common_pb2.Value, scale: int) -> int | None:
 
 
 def bound_of(kind: Type) -> Bound:
-    """How plain values of a type are written as bounds."""
+    """Return the writer of a type's plain values as bounds."""
     if isinstance(kind, Decimal):
         return lambda value: int(value).to_bytes(value_bytes(value), "big", signed=True)
     name = primitive(kind)
@@ -69,17 +69,17 @@ def bound_of(kind: Type) -> Bound:
 
 
 def value_bytes(value: int) -> int:
-    """The bytes that a whole number needs, with its sign."""
+    """Return the number of bytes that a whole number needs, with its sign."""
     return (value if value >= 0 else ~value).bit_length() // 8 + 1
 
 
 def decimal_bytes(precision: int) -> int:
-    """The bytes of a fixed-length decimal with so many digits."""
+    """Return the number of bytes of a fixed-length decimal with so many digits."""
     return value_bytes(10**precision - 1)
 
 
 def avro_type(kind: Type, field_id: int) -> Any:
-    """The Avro type of a partition value."""
+    """Return the Avro type of a partition value."""
     if isinstance(kind, Decimal):
         return {
             "type": "fixed",

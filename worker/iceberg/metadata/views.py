@@ -1,7 +1,7 @@
-"""Views as Iceberg's metadata of views: a query of Spark SQL, its columns, and where its names are found.
+"""Views as Iceberg's metadata of views: a query of Spark SQL, its columns, and its default namespace.
 
-LakeTX finds the columns of a query by the names that they had, Iceberg's readers by their positions. Both agree where
-the query names each column. Elsewhere the names are put around it:
+LakeTX finds the columns of a query by the names that they had, Iceberg's readers by their positions. Both agree if
+the query names each column. Otherwise the names are put around it:
 
     SELECT * FROM orders   ->   SELECT `day`, `amount` FROM (SELECT * FROM orders)
 """
@@ -39,7 +39,7 @@ SPARK_TYPE: Final = re.compile(  # a quoted name; a comment; a plain name; a wor
 
 
 def view_metadata(view: catalog_pb2.View, location: str, no_namespace: str) -> dict[str, Any]:
-    """The metadata with the view's one version, which is the newest.
+    """Return the metadata with the view's newest version, the only one.
 
     `no_namespace` shows the tables that are in none.
     """
@@ -57,8 +57,8 @@ def view_metadata(view: catalog_pb2.View, location: str, no_namespace: str) -> d
 
 
 def shown_version(view: catalog_pb2.View, no_namespace: str) -> dict[str, Any]:
-    """The query, and where its names are found."""
-    found = {
+    """Return the version of a view: its query and its default namespace."""
+    version = {
         "version-id": _version_id(view),
         "timestamp-ms": (view.replace_time_us or view.create_time_us) // 1000,
         "schema-id": SCHEMA_ID,
@@ -66,22 +66,22 @@ def shown_version(view: catalog_pb2.View, no_namespace: str) -> dict[str, Any]:
         "representations": [{"type": "sql", "sql": shown_query(view), "dialect": DIALECT}],
         "default-namespace": list(view.namespace) or ([] if view.catalog else [no_namespace]),
     }
-    return found | ({"default-catalog": view.catalog} if view.catalog else {})
+    return version | ({"default-catalog": view.catalog} if view.catalog else {})
 
 
 def view_schema(view: catalog_pb2.View) -> dict[str, Any]:
-    """The columns of a view. One whose type Iceberg lacks is refused."""
+    """Return the schema of a view. Refuse a column whose type Iceberg lacks."""
     columns, number = [], 0
-    for one in view.columns:
-        kind = _type_of(view.name, one)
+    for column in view.columns:
+        kind = _type_of(view.name, column)
         paths = [*_paths(kind, "")]
         nested = [catalog_pb2.NestedField(path=path, field_id=number + 2 + at) for at, path in enumerate(paths)]
         columns.append(
             catalog_pb2.Column(
-                name=one.name,
+                name=column.name,
                 type=type_text(kind),
-                nullable=one.nullable,
-                comment=one.comment,
+                nullable=column.nullable,
+                comment=column.comment,
                 column_id=number + 1,
                 nested=nested,
             )
@@ -91,37 +91,37 @@ def view_schema(view: catalog_pb2.View) -> dict[str, Any]:
 
 
 def shown_query(view: catalog_pb2.View) -> str:
-    """The query, which readers resolve by the positions of its columns."""
+    """Return the query with named columns: readers resolve it by the positions of its columns."""
     names: Sequence[str] = view.query_columns
-    is_told_by_name = len({one.lower() for one in names}) == len(view.columns)
-    if NAMES_COLUMNS.match(view.text) or not is_told_by_name:
+    are_unique = len({name.lower() for name in names}) == len(view.columns)
+    if NAMES_COLUMNS.match(view.text) or not are_unique:
         return view.text
-    listed = ", ".join(f"`{one.replace('`', '``')}`" for one in names)
+    listed = ", ".join(f"`{name.replace('`', '``')}`" for name in names)
     return "\n".join(("SELECT " + listed, "FROM (", view.text, ")"))
 
 
 def view_uuid(view: catalog_pb2.View) -> str:
-    """An id that outlives replacements, and differs from that of an earlier view of the name."""
+    """Return the view's id, which survives replacements and differs from an earlier view of the same name."""
     digest = hashlib.sha256(f"{view.create_time_us} {view.name}".encode()).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
 
 def _version_id(view: catalog_pb2.View) -> int:
-    """Ascending with each replacement; Iceberg's ids of versions have 31 bits."""
+    """Return the id of a version, which ascends with each replacement. Iceberg's have 31 bits."""
     return 1 + -(-max(0, view.replace_time_us - view.create_time_us) // 1_000_000)
 
 
 def _properties(view: catalog_pb2.View) -> dict[str, str]:
-    found = dict(view.properties) | ({COMMENT: view.comment} if view.comment else {})
+    properties = dict(view.properties) | ({COMMENT: view.comment} if view.comment else {})
     names = ",".join(view.query_columns)
-    return found | ({QUERY_COLUMNS: names} if names and names.count(",") == len(view.query_columns) - 1 else {})
+    return properties | ({QUERY_COLUMNS: names} if names and names.count(",") == len(view.query_columns) - 1 else {})
 
 
 def _type_of(view: str, column: catalog_pb2.ViewColumn) -> Type:
-    """The type that Spark's words mean."""
+    """Return the type of a column in Spark's notation."""
 
-    def plain(found: re.Match[str]) -> str:
-        quoted_name, name, word = found.groups()
+    def plain(matched: re.Match[str]) -> str:
+        quoted_name, name, word = matched.groups()
         return quoted_name or name or (word or "").lower()
 
     try:
@@ -135,10 +135,10 @@ def _type_of(view: str, column: catalog_pb2.ViewColumn) -> Type:
 
 
 def _paths(kind: Type, path: str) -> Iterator[str]:
-    """The fields inside a type, by path."""
+    """Yield the paths of the fields inside a type."""
     match kind:
         case Struct(fields):
-            parts = [(path + quoted(one.name), one.kind) for one in fields]
+            parts = [(path + quoted(field.name), field.kind) for field in fields]
         case Array(element):
             parts = [(f"{path}element", element)]
         case Map(key, value):

@@ -35,20 +35,20 @@ DELEGATION: Final = "x-iceberg-access-delegation"
 
 
 def table_of(request: Request) -> tuple[str, str]:
-    """The namespace and the name of a table. In a namespace that isn't there, the table isn't."""
+    """Return the namespace and the name of a table. An unknown namespace is an unknown table."""
     return namespace_of(request.path_params["namespace"], NO_TABLE), request.path_params["table"]
 
 
 def view_of(request: Request) -> tuple[str, str]:
-    """Likewise, of a view."""
+    """Return the namespace and the name of a view."""
     return namespace_of(request.path_params["namespace"], NO_VIEW), request.path_params["view"]
 
 
 def body_of(request: Request, shape: Shape) -> Mapping[str, Any]:
-    """The body of a request, which has the shape."""
-    found = json_of(request.state.body)
-    check_shape(found, shape)
-    return found
+    """Return the body of a request. Refuse one of another shape."""
+    body = json_of(request.state.body)
+    check_shape(body, shape)
+    return body
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -59,25 +59,25 @@ def as_json(body: Mapping[str, Any], status: int = 200) -> Response:
 
 
 def table_answer(catalog: Catalog, request: Request, view: TableView, loaded: Loaded) -> Response:
-    """A table, with keys for its files if they are asked for."""
+    """Answer with a table, and with keys for its files if the client requests them."""
     keys = catalog.credentials(view) if wants_keys(request) else []
     body = answer_of(loaded, catalog.config() | config_of(keys), keys)
     return Response(body, media_type="application/json", headers={"etag": etag_of(loaded)})
 
 
 def etag_of(loaded: Loaded) -> str:
-    """A weak one: two answers of the same table name other folders for new files."""
+    """Return a weak ETag: two answers for the same table name different folders for new files."""
     return f'W/"{loaded.etag}"'
 
 
 def is_held(header: str, etag: str) -> bool:
-    """Whether a client that sends this `If-None-Match` has the answer; compared weakly, as HTTP has it there."""
-    listed = [one.strip().removeprefix("W/") for one in header.split(",")]
+    """Return whether an `If-None-Match` header contains the ETag. HTTP compares it weakly."""
+    listed = [tag.strip().removeprefix("W/") for tag in header.split(",")]
     return f'"{etag}"' in listed or "*" in listed
 
 
 def staged_answer(catalog: Catalog, request: Request, staged: StagedTable) -> Response:
-    """A table that a commit makes, likewise."""
+    """Answer with a table that a later commit creates, and with keys for its files."""
     keys = catalog.new_credentials(staged.table_id, staged.name) if wants_keys(request) else []
     body = staged_body(staged.metadata, catalog.config() | config_of(keys), keys)
     return Response(body, media_type="application/json")
@@ -93,9 +93,9 @@ def config_of(keys: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def listing(request: Request, namespace: str, names: Sequence[str]) -> Response:
-    """A page of the tables or views of a namespace."""
+    """Answer with a page of the tables or views of a namespace."""
     page = page_of(names, *paging(request))
-    listed = [{"namespace": [namespace], "name": one} for one in page.names]
+    listed = [{"namespace": [namespace], "name": name} for name in page.names]
     return as_json({"identifiers": listed} | following(page.next_token))
 
 

@@ -51,7 +51,7 @@ _log = logging.getLogger("laketx.iceberg")
 def build_app(
     callers: Callers, tables: Tables, listings: Listings, plans: Plans, config: Mapping[str, str]
 ) -> Starlette:
-    """`config` goes to every client, such as the address of the S3 server."""
+    """Build the application. `config` is sent to every client: for example the address of the S3 server."""
 
     bodies, newcomers = Bodies(), asyncio.Semaphore(NEWCOMERS_MAX)
 
@@ -131,7 +131,7 @@ def list_namespaces(catalog: Catalog, request: Request) -> Response:
         catalog.namespace(namespace_of(parent))
         return as_json({"namespaces": []})
     page = page_of(catalog.namespaces(), *paging(request))
-    return as_json({"namespaces": [[one] for one in page.names]} | following(page.next_token))
+    return as_json({"namespaces": [[name] for name in page.names]} | following(page.next_token))
 
 
 def get_namespace(catalog: Catalog, request: Request) -> Response:
@@ -164,7 +164,7 @@ def load_credentials(catalog: Catalog, request: Request) -> Response:
 
 
 def take_metrics(_catalog: Catalog, request: Request) -> Response:
-    """Reports of clients about their scans are not kept."""
+    """Accept a client's report about a scan. It is not kept."""
     body_of(request, METRICS)
     return Response(status_code=204)
 
@@ -194,5 +194,5 @@ async def not_found(request: Request, _error: Exception) -> Response:
 
 
 async def not_supported(request: Request, _error: Exception) -> Response:
-    said = f"the catalog has no endpoint {request.method} {request.url.path}"
-    return shown(RestError(406, "UnsupportedOperationException", said))
+    message = f"the catalog has no endpoint {request.method} {request.url.path}"
+    return shown(RestError(406, "UnsupportedOperationException", message))

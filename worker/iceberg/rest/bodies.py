@@ -1,4 +1,4 @@
-"""Bodies of requests: how large they may be, how long they may take, and what is in them."""
+"""Bodies of requests: limits of size and time, and their JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLOSING: Final = (b"]", b"}")
 
 
 class Bodies:
-    """The bodies that are held at one time."""
+    """The bodies that are in memory at one time."""
 
     def __init__(self, body_s: float = BODY_S) -> None:
         self._body_s = body_s
@@ -68,19 +68,19 @@ def _too_large() -> RestError:
 
 
 def json_of(body: bytearray) -> Mapping[str, Any]:
-    """The JSON object that a body is."""
-    values = sum(body.count(each) for each in (b",", b"[", b"{"))
+    """Return the JSON object of a body."""
+    values = sum(body.count(sign) for sign in (b",", b"[", b"{"))
     if values > VALUES_MAX:
         raise RestError(400, "BadRequestException", f"the request has {values} values, more than {VALUES_MAX}")
     if _is_deeper(body, DEPTH_MAX):
         raise RestError(400, "BadRequestException", f"the request is nested deeper than {DEPTH_MAX} levels")
     try:
-        found = json.loads(body, parse_constant=_no_number)
+        document = json.loads(body, parse_constant=_no_number)
     except ValueError as error:
         raise RestError(400, "BadRequestException", f"the request is no JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise RestError(400, "BadRequestException", "the request is no JSON object")
-    return found
+    return document
 
 
 def _no_number(word: str) -> float:
@@ -88,12 +88,12 @@ def _no_number(word: str) -> float:
 
 
 def _is_deeper(body: bytearray, most: int) -> bool:
-    """Whether brackets are nested deeper, before anything is built of them."""
+    """Return whether brackets are nested deeper than `most`. This is checked before the JSON is parsed."""
     if sum(map(body.count, OPENING)) <= most:
         return False
     depth = 0
-    for found in _SIGNS.finditer(body):
-        sign = found[0]
+    for matched in _SIGNS.finditer(body):
+        sign = matched[0]
         if sign in OPENING:
             depth += 1
             if depth > most:

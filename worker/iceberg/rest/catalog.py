@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Names in order, and where the next page begins; empty: it was the last."""
+    """Names in order, and the token of the next page; empty on the last page."""
 
     names: Sequence[str]
     next_token: str
@@ -58,48 +58,48 @@ class Catalog:
         return Catalog(self._lake, self._tables, self._listings, warehouse, self._config)
 
     def check_branch(self) -> IcebergWarehouse:
-        """Raise an error where the warehouse's branch is not there. Returns the warehouse as the branch is written."""
+        """Raise an error if the warehouse's branch doesn't exist. Return the warehouse with the branch's exact name."""
         if not self.warehouse.branch:
             return self.warehouse
         try:
-            found = self._lake.client.get_branch(self.warehouse.branch)
+            answer = self._lake.client.get_branch(self.warehouse.branch)
         except MetaServiceError as error:
             raise problem_of(error, NO_WAREHOUSE) from error
-        return IcebergWarehouse(self.form, found.branch.name)
+        return IcebergWarehouse(self.form, answer.branch.name)
 
     # -- namespaces
 
     def namespaces(self) -> list[str]:
         self.check_branch()
-        found = {one.name for one in self._lake.client.list_namespaces(branch=self.warehouse.branch)}
-        return sorted(found | {NO_NAMESPACE_NAME})
+        names = {namespace.name for namespace in self._lake.client.list_namespaces(branch=self.warehouse.branch)}
+        return sorted(names | {NO_NAMESPACE_NAME})
 
     def namespace(self, name: str) -> dict[str, str]:
-        """Its properties."""
+        """Return the properties of a namespace."""
         try:
-            found = self._lake.client.get_namespace(self.warehouse.named(name)).properties
+            properties = self._lake.client.get_namespace(self.warehouse.named(name)).properties
         except MetaServiceError as error:
             if name == NO_NAMESPACE_NAME and isinstance(error, NotFoundError):
                 return {"comment": "tables in no namespace"}
             raise no_namespace(error, name) from error
-        return {one.removeprefix(PREFIX): value for one, value in found.items()}
+        return {key.removeprefix(PREFIX): value for key, value in properties.items()}
 
     # -- tables
 
     def tables(self, namespace: str) -> list[str]:
-        """The names of tables that can be shown."""
+        """Return the names of the tables that can be shown."""
         self.namespace(namespace)
         branch = self.warehouse.branch
         if namespace == NO_NAMESPACE_NAME:
-            found = self._lake.client.list_tables(branch=branch, with_imports=True)
-            listed = [one for one in found if is_in(one.name, namespace)]
+            tables = self._lake.client.list_tables(branch=branch, with_imports=True)
+            listed = [table for table in tables if is_in(table.name, namespace)]
         else:
             listed = list(self._lake.client.list_tables(namespace=namespace, branch=branch, with_imports=True))
         shown = self._listings.can_be_shown(self._lake, listed, self.form)
-        return sorted({last_part(off_branch(one.name)) for one in shown})
+        return sorted({last_part(off_branch(table.name)) for table in shown})
 
     def view(self, namespace: str, name: str) -> TableView:
-        """The table as it is now."""
+        """Return the current table."""
         client, named = self._lake.client, self.warehouse.named
         return TableView(self._lake, first_of(lambda whole: client.get_table(named(whole)), namespace, name, NO_TABLE))
 
@@ -112,29 +112,29 @@ class Catalog:
         return table, self._tables.load(table, self.form)
 
     def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
-        """All schemas of the table up to the view's."""
+        """Return all schemas of the table up to the view's."""
         return self._tables.schemas(table)
 
     def shown_files(self, table: TableView) -> Sequence[ShownFile]:
-        """The files of the snapshot of the view's version."""
+        """Return the files of the snapshot of the view's version."""
         return self._tables.shown_files(table, self.form)
 
     # -- storage
 
     def config(self) -> dict[str, str]:
-        """Settings that every reader of a table gets."""
+        """Return the settings that every reader of a table gets."""
         return dict(self._config)
 
     def credentials(self, table: TableView) -> list[dict[str, Any]]:
-        """Keys for the table's files; none where the service makes none, or the caller may not have them.
+        """Return keys for the table's files; none if the service makes none, or the caller has no right to them.
 
-        They can write if the caller may write the table.
+        The keys allow writes if the caller may write the table.
         """
         key = self._key(table.table_id, write=True) or self._key(table.table_id, write=False)
         return _shown(key, folder_of(table.meta))
 
     def new_credentials(self, table_id: str, name: str) -> list[dict[str, Any]]:
-        """Keys for the files of a table that the caller will make."""
+        """Return keys for the files of a table that the caller will create."""
         return _shown(self._key(table_id, write=True, new_table=name), FOLDER)
 
     def _key(
@@ -147,9 +147,9 @@ class Catalog:
 
 
 def _shown(key: access_pb2.GetStorageCredentialsResponse | None, made: str) -> list[dict[str, Any]]:
-    """The key for the table's folder, and once more for the part with the metadata, the folder `made`.
+    """Return the key for the table's folder, and again for the folder `made` with the metadata.
 
-    DuckDB takes a single key to be for the table's location, where the metadata lies: then it has none for data.
+    DuckDB uses a single key for the table's location, where the metadata is: then it has no key for the data.
     """
     if key is None:
         return []
@@ -162,11 +162,11 @@ def _shown(key: access_pb2.GetStorageCredentialsResponse | None, made: str) -> l
         "client.region": key.region,
     }
     folder, given = location_of(key.location), {name: text for name, text in config.items() if text}
-    return [{"prefix": one, "config": given} for one in (folder, f"{folder}/{made}")]
+    return [{"prefix": prefix, "config": given} for prefix in (folder, f"{folder}/{made}")]
 
 
 def namespace_of(text: str, missing: str = NO_NAMESPACE) -> str:
-    """A namespace as it stands in a path; `missing` is the word for what can't be there if it has several parts."""
+    """Return the namespace in a path. `missing` is the type of the error for a namespace of several parts."""
     parts = text.split(SEPARATOR)
     if len(parts) != 1 or not text:
         raise RestError(404, missing, f"{'.'.join(parts)} is not there: namespaces have one part here")
@@ -174,10 +174,10 @@ def namespace_of(text: str, missing: str = NO_NAMESPACE) -> str:
 
 
 def first_of(look_up: Callable[[str], T], namespace: str, name: str, missing: str) -> T:
-    """What has the name; in the namespace `default` also what is in none."""
-    said = f"{THINGS[missing]} does not exist: {namespace}.{name}"
+    """Look a name up. The namespace `default` also contains what is in no namespace."""
+    message = f"{THINGS[missing]} does not exist: {namespace}.{name}"
     if "." in name or AT in name or AT in namespace:  # the warehouse says the branch, and nothing else does
-        raise RestError(404, missing, said)
+        raise RestError(404, missing, message)
     if namespace == NO_NAMESPACE_NAME:
         with suppress(NotFoundError):
             return look_up(f"{namespace}.{name}")
@@ -186,15 +186,15 @@ def first_of(look_up: Callable[[str], T], namespace: str, name: str, missing: st
     except UnavailableError:
         raise  # in a commit this says that its outcome is not known
     except MetaServiceError as error:
-        raise absent(error, missing, said) from error
+        raise absent(error, missing, message) from error
 
 
-def absent(error: MetaServiceError, missing: str, said: str) -> RestError:
-    """What a look-up by name ended with. A name that nothing can have is one that nothing has."""
+def absent(error: MetaServiceError, missing: str, message: str) -> RestError:
+    """Return the answer to a failed look-up. An invalid name is an unknown name."""
     if error.reason == "BRANCH_UNKNOWN":
         return RestError(404, missing, str(error))
     if isinstance(error, NotFoundError) or error.reason == "NAME_INVALID":
-        return RestError(404, missing, said)
+        return RestError(404, missing, message)
     return problem_of(error, missing)
 
 
@@ -203,19 +203,19 @@ def no_namespace(error: MetaServiceError, name: str) -> RestError:
 
 
 def page_of(names: Sequence[str], token: str | None, size: int) -> Page:
-    """The names after the one that the token is; without a token all."""
+    """Return the names after the token, which is a name; without a token all."""
     if token is None and not size:
         return Page(names, "")
-    rest = [one for one in names if one > (token or "")]
+    rest = [name for name in names if name > (token or "")]
     size = min(size or PAGE_MAX, PAGE_MAX)
     return Page(rest[:size], rest[size - 1] if len(rest) > size else "")
 
 
 def is_in(name: str, namespace: str) -> bool:
-    """Whether a table or view is shown in the namespace; those in none are shown in `default`."""
+    """Return whether a table or view is shown in the namespace; those in no namespace are shown in `default`."""
     return name.startswith(f"{namespace}.") or (namespace == NO_NAMESPACE_NAME and "." not in name)
 
 
 def last_part(name: str) -> str:
-    """A name without its namespace."""
+    """Return a name without its namespace."""
     return name.rpartition(".")[2]

@@ -1,7 +1,7 @@
-"""Which tables a listing leaves out because they can't be shown.
+"""Tables that a listing leaves out because they can't be shown.
 
-Most tables can be: what Iceberg can't say comes from columns that were changed, or from imported files. Only where a
-table has one of these is it loaded, once for each of its newest versions.
+Most tables can be shown: only changed columns and imported files can be impossible to show in Iceberg. A table with
+one of these is loaded, once for each of its newest versions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REMEMBERED_MAX: Final = 100_000  # tables
 
 
 class Listings:
-    """What is known of tables, for the listings of all callers."""
+    """What was learned about tables, for the listings of all callers."""
 
     def __init__(self, tables: Tables, now_s: Callable[[], float]) -> None:
         """`now_s`: a clock that only goes forward."""
@@ -34,9 +34,9 @@ class Listings:
         self._by_schema: dict[str, tuple[int, bool]] = {}  # by table: a version of its schema, and whether it is plain
 
     def can_be_shown(self, lake: Connection, metas: Sequence[catalog_pb2.Table], form: int) -> list[catalog_pb2.Table]:
-        """Those of the tables that can be, as far as that is known in time."""
+        """Return the tables that can be shown, as far as that is found out in time."""
         until_s = self._now_s() + LOOK_S
-        return [one for one in metas if self._is_shown(lake, one, form, until_s)]
+        return [meta for meta in metas if self._is_shown(lake, meta, form, until_s)]
 
     def _is_shown(self, lake: Connection, meta: catalog_pb2.Table, form: int, until_s: float) -> bool:
         try:
@@ -57,7 +57,7 @@ class Listings:
         return is_shown
 
     def _is_plain(self, lake: Connection, meta: catalog_pb2.Table) -> bool:
-        """Whether no file of the table can be refused."""
+        """Return whether every file of the table can be shown."""
         if meta.has_imports or is_partial(meta):
             return False
         if meta.schema_version == FIRST_SCHEMA:
@@ -65,8 +65,10 @@ class Listings:
         table_id = meta.table_id or meta.parent_table_id
         version, is_plain = self._by_schema.get(table_id, (0, False))
         if version != meta.schema_version:
-            schemas = [one for one in lake.client.list_schemas(table_id) if one.schema_version <= meta.schema_version]
-            is_plain = _agree(meta, [one.columns for one in schemas])
+            schemas = [
+                schema for schema in lake.client.list_schemas(table_id) if schema.schema_version <= meta.schema_version
+            ]
+            is_plain = _agree(meta, [schema.columns for schema in schemas])
             if len(self._by_schema) >= REMEMBERED_MAX:
                 self._by_schema.clear()
             self._by_schema[table_id] = meta.schema_version, is_plain
@@ -80,7 +82,7 @@ class Listings:
 
 
 def _agree(meta: catalog_pb2.Table, schemas: Sequence[Sequence[catalog_pb2.Column]]) -> bool:
-    """Whether files of all schemas can be read under the newest one."""
+    """Return whether files of all schemas can be read under the newest one."""
     try:
         check_promotions(meta.name, meta.columns, schemas)
         mapping_of(meta.name, meta.columns, schemas)

@@ -1,7 +1,7 @@
 """Plans of scans, page by page.
 
-A page is asked for by a token that says all of its plan, so any server can answer it, also one that was started since.
-Pages of a plan are parts of one list, which is planned once and kept for the next page.
+The token of a page contains its whole plan, so any server can answer it, also one that was started later. Pages of a
+plan are parts of one list, which is planned once and kept for the next page.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ INCREMENTAL: Final = ("start-snapshot-id", "end-snapshot-id")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A scan, and which page of its files."""
+class ScanPage:
+    """A scan, and the number of a page of its files."""
 
     table_id: str
     version: int
@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What the reader of an answer takes: a format, and NULL among partition values."""
+    """What a reader supports: a format, and NULL among partition values."""
 
     form: int
     takes_null: bool = True
@@ -67,7 +67,7 @@ class Reader:
 
 @dataclass(slots=True)
 class _Place:
-    """What is remembered of a table."""
+    """The cache of a table's plans."""
 
     made_s: float
     scans: Scans
@@ -78,7 +78,7 @@ class _Place:
 
 
 class Plans:
-    """All plans."""
+    """The plans of all tables."""
 
     def __init__(self, hold_s: float, now_s: Callable[[], float]) -> None:
         """`hold_s`: how long the files of a plan stay readable; `now_s`: a clock that only goes forward."""
@@ -88,69 +88,69 @@ class Plans:
         self._lock = threading.Lock()
 
     def plan(self, table: TableView, reader: Reader, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer of planTableScan: the first page, and tokens of the others."""
+        """Return the answer of planTableScan: the first page, and the tokens of the others."""
         schemas = list(table.client.list_schemas(table.table_id))
-        return self._answer(table, schemas, reader, asked_by(table, schemas, body))
+        return self._answer(table, schemas, reader, scan_of_request(table, schemas, body))
 
-    def answer(self, table: TableView, reader: Reader, asked: Asked) -> dict[str, Any]:
-        """The answer of fetchPlanningResult."""
-        return self._answer(table, list(table.client.list_schemas(table.table_id)), reader, asked)
+    def answer(self, table: TableView, reader: Reader, scan: ScanPage) -> dict[str, Any]:
+        """Return the answer of fetchPlanningResult."""
+        return self._answer(table, list(table.client.list_schemas(table.table_id)), reader, scan)
 
-    def _answer(self, table: TableView, schemas: Schemas, reader: Reader, asked: Asked) -> dict[str, Any]:
-        files = self._files(table, schemas, reader, asked)
+    def _answer(self, table: TableView, schemas: Schemas, reader: Reader, scan: ScanPage) -> dict[str, Any]:
+        files = self._files(table, schemas, reader, scan)
         pages = range(1, -(-len(files) // FILES_A_PAGE))
-        found = _page(table, schemas, reader, asked, files)
-        more = {"plan-tasks": [replace(asked, page=at).token for at in pages]} if pages else {}
-        return {"status": "completed", "plan-id": asked.plan_id} | found | more
+        first_page = _page(table, schemas, reader, scan, files)
+        more = {"plan-tasks": [replace(scan, page=at).token for at in pages]} if pages else {}
+        return {"status": "completed", "plan-id": scan.plan_id} | first_page | more
 
-    def page(self, table: TableView, reader: Reader, asked: Asked) -> dict[str, Any]:
-        """The answer of fetchScanTasks."""
+    def page(self, table: TableView, reader: Reader, scan: ScanPage) -> dict[str, Any]:
+        """Return the answer of fetchScanTasks."""
         schemas = list(table.client.list_schemas(table.table_id))
-        return _page(table, schemas, reader, asked, self._files(table, schemas, reader, asked))
+        return _page(table, schemas, reader, scan, self._files(table, schemas, reader, scan))
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, scan: ScanPage) -> None:
         with self._lock:
-            place = self._places.get(asked.table_id)
+            place = self._places.get(scan.table_id)
         if place is not None:
             with place.lock:
-                for key in [one for one in place.plans if one[1] == asked.plan_id]:
+                for key in [plan_key for plan_key in place.plans if plan_key[1] == scan.plan_id]:
                     del place.plans[key]
 
-    def _files(self, table: TableView, schemas: Schemas, reader: Reader, asked: Asked) -> Sequence[PlannedFile]:
-        """All files of the plan."""
+    def _files(self, table: TableView, schemas: Schemas, reader: Reader, scan: ScanPage) -> Sequence[PlannedFile]:
+        """Return all files of the plan."""
         place = self._place(table)
-        key = reader.form, asked.plan_id
+        key = reader.form, scan.plan_id
         with place.lock:
-            self._pin(place, table, asked.version)
-            found = place.plans.get(key)
-            if found is None:
-                condition = _filters(schemas, asked).condition(asked.filter)
-                with_stats = bool(asked.with_stats)
-                found = place.scans.plan(table, schemas, asked.version, reader.form, condition, with_stats=with_stats)
+            self._pin(place, table, scan.version)
+            planned = place.plans.get(key)
+            if planned is None:
+                condition = _filters(schemas, scan).condition(scan.filter)
+                with_stats = bool(scan.with_stats)
+                planned = place.scans.plan(table, schemas, scan.version, reader.form, condition, with_stats=with_stats)
                 place.files.settle()
-            if len(found) > FILES_A_PAGE:
-                place.plans[key] = found
+            if len(planned) > FILES_A_PAGE:
+                place.plans[key] = planned
                 place.plans.move_to_end(key)
                 if len(place.plans) > PLANS_KEPT:
                     place.plans.popitem(last=False)
-        return found
+        return planned
 
     def _place(self, table: TableView) -> _Place:
-        """A table is forgotten before the purge may delete what was generated for it."""
+        """Return the cache of a table. It is renewed before the purge may delete the generated files."""
         now = self._now_s()
         with self._lock:
-            found = self._places.pop(table.table_id, None)
-            if found is None or now - found.made_s > RENEW_S:
+            place = self._places.pop(table.table_id, None)
+            if place is None or now - place.made_s > RENEW_S:
                 folder = f"{table.folder}/{folder_of(table.meta)}"
                 files = GeneratedFiles(folder)
-                found = _Place(now, Scans(location_of(folder).rstrip("/"), files.put_once), files)
-            self._places[table.table_id] = found
+                place = _Place(now, Scans(location_of(folder).rstrip("/"), files.put_once), files)
+            self._places[table.table_id] = place
             if len(self._places) > TABLES_MAX:
                 self._places.popitem(last=False)
-        return found
+        return place
 
     def _pin(self, place: _Place, table: TableView, version: int) -> None:
-        """Holds the version, so that the files of the plan stay."""
+        """Pin the version, so that the files of the plan stay."""
         now = self._now_s()
         if place.pinned_until_s.get(version, 0.0) - now > REPINNED_BELOW * self._hold_s:
             return
@@ -162,8 +162,8 @@ class Plans:
 # -- requests and tokens -----------------------------------------------------------------------------------------------
 
 
-def asked_by(table: TableView, schemas: Schemas, body: Mapping[str, Any]) -> Asked:
-    """The scan that a request of planTableScan asks for."""
+def scan_of_request(table: TableView, schemas: Schemas, body: Mapping[str, Any]) -> ScanPage:
+    """Return the scan of a planTableScan request."""
     if any(body.get(name) is not None for name in INCREMENTAL):
         raise RestError(
             406,
@@ -181,46 +181,46 @@ def asked_by(table: TableView, schemas: Schemas, body: Mapping[str, Any]) -> Ask
     case_sensitive = _typed(body, "case-sensitive", bool, True)
     listed = _typed(body, "stats-fields", list, [])
     condition = body.get("filter")
-    asked = Asked(table.table_id, snapshot - 1, named_at, True if condition is None else condition, case_sensitive)
-    filters = _filters(schemas, asked)
-    numbers = {filters.column_id(str(one)) for one in listed}
-    return replace(asked, with_stats=tuple(sorted(number for number in numbers if number is not None)))
+    scan = ScanPage(table.table_id, snapshot - 1, named_at, True if condition is None else condition, case_sensitive)
+    filters = _filters(schemas, scan)
+    numbers = {filters.column_id(str(name)) for name in listed}
+    return replace(scan, with_stats=tuple(sorted(number for number in numbers if number is not None)))
 
 
 def _typed(body: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
-    found = body.get(name)
-    if found is None:
+    value = body.get(name)
+    if value is None:
         return default
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise RestError(400, "BadRequestException", f"{name} is {found!r}; expected {kind.__name__}")
-    return found
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise RestError(400, "BadRequestException", f"{name} is {value!r}; expected {kind.__name__}")
+    return value
 
 
-def asked_again(token: str, table_id: str, missing: str) -> Asked:
-    """What a token of this table asks for; `missing` is the word for one that nobody gave out."""
+def scan_of_token(token: str, table_id: str, missing: str) -> ScanPage:
+    """Return the scan of a token. `missing` is the type of the error for an unknown token."""
     try:
         packed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         unpacker = zlib.decompressobj()
-        found = json.loads(unpacker.decompress(packed, TOKEN_BYTES_MAX))
-        asked = Asked(**found | {"with_stats": tuple(map(int, found["with_stats"]))})
-        is_whole = unpacker.eof and min(asked.version, asked.named_at, asked.page) >= 0
+        fields = json.loads(unpacker.decompress(packed, TOKEN_BYTES_MAX))
+        scan = ScanPage(**fields | {"with_stats": tuple(map(int, fields["with_stats"]))})
+        is_whole = unpacker.eof and min(scan.version, scan.named_at, scan.page) >= 0
     except (ValueError, TypeError, KeyError, RecursionError, zlib.error) as error:
         raise RestError(404, missing, "no plan gave this out; plan the scan again") from error
-    if not is_whole or asked.table_id != table_id:
+    if not is_whole or scan.table_id != table_id:
         raise RestError(404, missing, "no plan of this table gave this out; plan the scan again")
-    return asked
+    return scan
 
 
-def _filters(schemas: Schemas, asked: Asked) -> Filters:
-    named = schema_at(schemas, asked.named_at)
-    return Filters(named.columns, schema_at(schemas, asked.version).columns, case_sensitive=asked.case_sensitive)
+def _filters(schemas: Schemas, scan: ScanPage) -> Filters:
+    named = schema_at(schemas, scan.named_at)
+    return Filters(named.columns, schema_at(schemas, scan.version).columns, case_sensitive=scan.case_sensitive)
 
 
 def _page(
-    table: TableView, schemas: Schemas, reader: Reader, asked: Asked, files: Sequence[PlannedFile]
+    table: TableView, schemas: Schemas, reader: Reader, scan: ScanPage, files: Sequence[PlannedFile]
 ) -> dict[str, Any]:
-    planned = schema_at(schemas, asked.version)
+    planned = schema_at(schemas, scan.version)
     partitions = partition_columns(table.meta, planned.columns)
-    tasks = ScanTasks(partitions, planned.columns, reader.form, asked.with_stats, takes_null=reader.takes_null)
-    begin = asked.page * FILES_A_PAGE
-    return tasks.answer(files[begin : begin + FILES_A_PAGE], asked.filter)
+    tasks = ScanTasks(partitions, planned.columns, reader.form, scan.with_stats, takes_null=reader.takes_null)
+    begin = scan.page * FILES_A_PAGE
+    return tasks.answer(files[begin : begin + FILES_A_PAGE], scan.filter)

@@ -1,4 +1,4 @@
-"""What went wrong, in the form of the REST catalog's specification."""
+"""Errors in the form of the REST catalog's specification."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RestError(Exception):
 
 
 def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
-    """`missing` is the word for what can't be found: it says what the request is about."""
+    """Return the answer to an error. `missing` is its type if the object of the request is not found."""
     match error:
         case RestError():
             return error
@@ -56,7 +56,7 @@ def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
         case MetaServiceError(kind=kind):
             status, word = KINDS[kind]
             if error.reason in TAKEN:
-                name = next((error.facts[one] for one in ("name", "namespace", "view") if one in error.facts), "")
+                name = next((error.facts[fact] for fact in ("name", "namespace", "view") if fact in error.facts), "")
                 return taken(TAKEN[error.reason], name, missing, f" ({error})")
             if status == 404:
                 word = NO_NAMESPACE if error.reason.startswith("NAMESPACE") else missing
@@ -69,18 +69,18 @@ def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
             return RestError(500, "InternalServerError", f"{type(error).__name__}: the server's log says more")
 
 
-def taken(thing: str, name: str, wanted: str, more: str = "") -> RestError:
-    """A name is that of a `thing` already. `wanted` is what the name was to be for, by the word for its absence."""
-    is_other = {thing, THINGS.get(wanted)} == {*THINGS.values()}
+def taken(thing: str, name: str, missing: str, more: str = "") -> RestError:
+    """Return the answer for a name that a `thing` has already. `missing` is the error type of the new object's kind."""
+    is_other = {thing, THINGS.get(missing)} == {*THINGS.values()}
     return RestError(
         409, "AlreadyExistsException", f"{thing}{' with same name' * is_other} already exists: {name}{more}"
     )
 
 
 def cannot_rename(error: MetaServiceError, source: str, target: str, missing: str) -> RestError:
-    """What a renaming ended with."""
+    """Return the answer to a failed rename."""
     thing = TAKEN.get(error.reason)
     if thing is None:
         return problem_of(error, missing)
-    said = f"Cannot rename {source} to {target}. {thing} already exists ({error})"
-    return RestError(409, "AlreadyExistsException", said)
+    message = f"Cannot rename {source} to {target}. {thing} already exists ({error})"
+    return RestError(409, "AlreadyExistsException", message)

@@ -1,4 +1,4 @@
-"""The process of the REST catalog: it listens, says where, and ends its connections when it stops."""
+"""The process of the REST catalog: it listens, prints its address, and ends its connections when it stops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLE: Final = "127.0.0.1:8181"
 
 
 class CatalogConnection(TimedConnection):
-    """A connection that is refused in the words of Iceberg's specification."""
+    """A connection whose refusals have the form of Iceberg's specification."""
 
     full_type: ClassVar = b"application/json"
     full: ClassVar = (
@@ -43,7 +43,7 @@ class CatalogConnection(TimedConnection):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where the catalog listens, whom it lets in, and what it gives out."""
+    """The catalog's address, its authentication, and the settings and keys that it sends to clients."""
 
     listen: str
     warehouse: str
@@ -56,7 +56,7 @@ class Served:
 
 
 def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) -> None:
-    """Serves until a signal ends it. `say` is told the address once it listens, and what to know about it."""
+    """Serve until a signal ends the process. `say` is called with the address once it listens, and with notes."""
     listening = Listening(served.listen, served.tls_cert, served.tls_key, CatalogConnection)
     check_listening(listening, "ICEBERG_LISTEN", EXAMPLE)
     secret = _secret(served.token_file)
@@ -89,9 +89,9 @@ def _secret(token_file: str) -> str:
     if not token_file:
         return ""
     try:
-        found = Path(token_file).read_text().strip()
+        token = Path(token_file).read_text().strip()
     except OSError as error:
         raise InputError("ICEBERG_LISTEN", f"--token-file {token_file} can't be read: {error.strerror}") from error
-    if not found:
+    if not token:
         raise InputError("ICEBERG_LISTEN", f"--token-file {token_file} is empty")
-    return found
+    return token

@@ -1,7 +1,7 @@
 """Shapes of requests' bodies, as the REST catalog's specification has them. They are checked before anything else.
 
-A property that isn't required may be null, as clients send it. What a value means is not checked here, and filters of
-scans are checked by their reader.
+A property that isn't required may be null, as clients send it. Meanings of values, and filters of scans, are checked
+later.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ LONGS: Final = range(-(1 << 63), 1 << 63)
 
 
 def check_shape(body: Any, shape: Shape) -> None:
-    """Raises InputError where a body has another shape."""
+    """Raise InputError if a body has another shape."""
     shape(body, "")
 
 
-def _unlike(path: str, wanted: str, value: Any) -> InputError:
-    said = repr(value)
-    shown = said if len(said) <= SHOWN_CHARS else f"{said[:SHOWN_CHARS]}…"
+def _unlike(path: str, expected: str, value: Any) -> InputError:
+    text = repr(value)
+    shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
     where = path or "the request"
-    return InputError("ICEBERG_REQUEST", f"{where} is {shown}; the specification has {wanted} there")
+    return InputError("ICEBERG_REQUEST", f"{where} is {shown}; the specification has {expected} there")
 
 
 def anything(_value: Any, _path: str) -> None:
@@ -63,12 +63,12 @@ def optional(shape: Shape) -> Shape:
     return check
 
 
-def listed(item: Shape) -> Shape:
+def listed(shape: Shape) -> Shape:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list):
             raise _unlike(path, "a list", value)
-        for at, one in enumerate(value):
-            item(one, f"{path}[{at}]")
+        for at, element in enumerate(value):
+            shape(element, f"{path}[{at}]")
 
     return check
 
@@ -80,20 +80,20 @@ def distinct(value: Any, path: str) -> None:
         raise _unlike(path, "a list without repeats", value)
 
 
-def mapping(item: Shape) -> Shape:
+def mapping(shape: Shape) -> Shape:
     """An object with any names."""
 
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
             raise _unlike(path, "an object", value)
-        for name, one in value.items():
-            item(one, _below(path, name))
+        for name, member in value.items():
+            shape(member, _below(path, name))
 
     return check
 
 
 def record(needed: Mapping[str, Shape], allowed: Mapping[str, Shape] | None = None) -> Shape:
-    """An object with these properties, and others that nobody reads."""
+    """An object with these properties, and others that are ignored."""
     shapes = {**needed, **{name: optional(shape) for name, shape in (allowed or {}).items()}}
 
     def check(value: Any, path: str) -> None:
@@ -110,7 +110,7 @@ def record(needed: Mapping[str, Shape], allowed: Mapping[str, Shape] | None = No
 
 
 def chosen(name: str, shapes: Mapping[str, Shape]) -> Shape:
-    """An object whose shape a property of it chooses; one that is not known is refused by those who know why."""
+    """An object whose shape depends on one of its properties. An unknown value of it is refused later."""
     any_kind = record({name: text})
 
     def check(value: Any, path: str) -> None:

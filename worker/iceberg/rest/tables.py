@@ -1,4 +1,4 @@
-"""Tables as loadTable answers them. What was made for an answer is kept for the next."""
+"""Tables as loadTable answers them, and the cache of what was generated for answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WRITES_GO: Final = "00000000-0000-7000-8000-000000000000"  # stands for a new id
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """What answers hold: snapshots before the newest, and the time for which they stay readable."""
+    """The number of earlier snapshots in an answer, and the time for which they stay readable."""
 
     snapshots: int = 10
     hold_s: float = 3600.0
@@ -43,7 +43,7 @@ class Showing:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A table's metadata as JSON, and where it lies."""
+    """A table's metadata as JSON, and its location."""
 
     etag: str
     location: str
@@ -53,7 +53,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class StagedTable:
-    """A table that a commit makes: its id and name by then, and its metadata as JSON."""
+    """A table that a later commit creates: its id and name until then, and its metadata as JSON."""
 
     table_id: str
     name: str
@@ -62,7 +62,7 @@ class StagedTable:
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of a table."""
+    """The cache of a table."""
 
     made_s: float
     files: GeneratedFiles
@@ -77,7 +77,7 @@ class _Memory:
 
 
 class Tables:
-    """All tables that were asked for lately."""
+    """The cache of all tables that were loaded lately."""
 
     def __init__(self, showing: Showing, now_s: Callable[[], float]) -> None:
         """`now_s`: a clock that only goes forward."""
@@ -88,39 +88,39 @@ class Tables:
         self._lock = threading.Lock()
 
     def load(self, table: TableView, form: int) -> Loaded:
-        """The table at its newest version, with earlier snapshots and tags."""
+        """Return the table at its newest version, with earlier snapshots and tags."""
         memory = self._memory(table)
         waited = memory.lock.locked()
         with memory.lock:
-            known = memory.loaded.get(form)
-            if known is not None and known[1].snapshots[-1].version > table.meta.head_version:
-                return known[1]  # of several that waited, the first has made it for all
+            cached = memory.loaded.get(form)
+            if cached is not None and cached[1].snapshots[-1].version > table.meta.head_version:
+                return cached[1]  # of several that waited, the first has made it for all
             table = table.refreshed() if waited else table
             try:
-                found = self._load(memory, table, form)
+                loaded = self._load(memory, table, form)
             except InputError:
                 self._judge(table, can_show=False)
                 raise
             self._judge(table, can_show=True)
-            return found
+            return loaded
 
     def shown_files(self, table: TableView, form: int) -> Sequence[ShownFile]:
-        """The files of the table's newest version, as its snapshot has them."""
+        """Return the files of the table's newest version, as its snapshot has them."""
         memory, schemas = self._memory(table), self.schemas(table)
         with memory.lock:
             return _snapshots(memory, form).shown(table, schemas, table.meta.head_version)
 
     def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
-        """The table's schemas, which are asked for when there is a newer one."""
+        """Return the table's schemas. They are listed again when there is a newer one."""
         memory = self._memory(table)
-        version, known = memory.schemas
+        version, schemas = memory.schemas
         if version != table.meta.schema_version:
-            known = list(table.client.list_schemas(table.table_id))
-            memory.schemas = max(one.schema_version for one in known), known
-        return known
+            schemas = list(table.client.list_schemas(table.table_id))
+            memory.schemas = max(schema.schema_version for schema in schemas), schemas
+        return schemas
 
     def verdict(self, table_id: str) -> tuple[int, bool]:
-        """The version that was loaded last, and whether it could be shown; -1 where none was."""
+        """Return the version that was loaded last, or -1, and whether it could be shown."""
         with self._lock:
             return self._verdicts.get(table_id, (-1, True))
 
@@ -129,34 +129,34 @@ class Tables:
             self._verdicts[table.table_id] = table.meta.head_version, can_show
 
     def _memory(self, table: TableView) -> _Memory:
-        """A table is forgotten before the purge may delete what was generated for it."""
+        """Return the cache of a table. It is renewed before the purge may delete the generated files."""
         now = self._now_s()
         with self._lock:
-            found = self._memories.pop(table.table_id, None)
-            if found is None or now - found.made_s > RENEW_S:
+            memory = self._memories.pop(table.table_id, None)
+            if memory is None or now - memory.made_s > RENEW_S:
                 folder = f"{table.folder}/{folder_of(table.meta)}"
                 files = GeneratedFiles(folder)
                 location = location_of(folder).rstrip("/")
-                found = _Memory(now, files, location)
-            self._memories[table.table_id] = found
+                memory = _Memory(now, files, location)
+            self._memories[table.table_id] = memory
             if len(self._memories) > TABLES_MAX:
                 self._memories.popitem(last=False)
-        return found
+        return memory
 
     def _load(self, memory: _Memory, table: TableView, form: int) -> Loaded:
         client, head = table.client, table.meta.head_version
-        tags = sorted(client.list_tags(table.table_id), key=lambda one: one.version)[-TAGS_MAX:]
-        key = (table.meta.SerializeToString(deterministic=True), tuple((one.name, one.version) for one in tags))
-        known = memory.loaded.get(form)
-        is_known = known is not None and known[0] == key
+        tags = sorted(client.list_tags(table.table_id), key=lambda tag: tag.version)[-TAGS_MAX:]
+        key = (table.meta.SerializeToString(deterministic=True), tuple((tag.name, tag.version) for tag in tags))
+        cached = memory.loaded.get(form)
+        is_cached = cached is not None and cached[0] == key
         first = max(0, head - self._showing.snapshots)
-        wanted = sorted({*range(first, head + 1), *(one.version for one in tags if one.version <= head)})
-        versions = self._pin(memory, table, wanted, is_known=is_known)
-        if known is not None and is_known:
-            return known[1]
+        versions_to_show = sorted({*range(first, head + 1), *(tag.version for tag in tags if tag.version <= head)})
+        versions = self._pin(memory, table, versions_to_show, is_cached=is_cached)
+        if cached is not None and is_cached:
+            return cached[1]
         schemas = self.schemas(table)
         made = self._all_made(memory, table, schemas, versions, form)
-        mapping = _snapshots(memory, form).mapping(table, schemas, [one.version for one in made])
+        mapping = _snapshots(memory, form).mapping(table, schemas, [snapshot.version for snapshot in made])
         facts = TableFacts(table.meta, memory.location, form)
         properties = shown_properties(table.meta.properties) | data_path(location_of(table.folder))
         document = table_metadata(facts, schemas, made, tags, mapping, properties)
@@ -165,11 +165,11 @@ class Tables:
         name = f"{METADATA}/{head + 1:05d}-{digest}.metadata.json"
         memory.files.settle()  # before a file that names the others
         memory.files.put(MadeFile(name, content))
-        found = Loaded(digest, f"{memory.location}/{name}", content, made)
-        memory.loaded[form] = key, found
+        loaded = Loaded(digest, f"{memory.location}/{name}", content, made)
+        memory.loaded[form] = key, loaded
         kept = set(versions)
-        memory.made = {at: one for at, one in memory.made.items() if at[1] in kept or at[0] != form}
-        return found
+        memory.made = {at: snapshot for at, snapshot in memory.made.items() if at[1] in kept or at[0] != form}
+        return loaded
 
     def _all_made(
         self,
@@ -179,15 +179,15 @@ class Tables:
         versions: Sequence[int],
         form: int,
     ) -> list[MadeSnapshot]:
-        """The snapshots of the versions. One that can't be shown is left out, unless it is the newest."""
-        found = []
+        """Return the snapshots of the versions. One that can't be shown is left out, unless it is the newest."""
+        snapshots = []
         for version in versions:
             try:
-                found.append(self._made(memory, table, schemas, version, form))
+                snapshots.append(self._made(memory, table, schemas, version, form))
             except InputError:
                 if version == versions[-1]:
                     raise
-        return found
+        return snapshots
 
     def _made(
         self, memory: _Memory, table: TableView, schemas: Sequence[catalog_pb2.SchemaVersion], version: int, form: int
@@ -198,34 +198,34 @@ class Tables:
 
     # -- what was given out stays readable
 
-    def _pin(self, memory: _Memory, table: TableView, wanted: Sequence[int], *, is_known: bool) -> list[int]:
-        """Holds the versions that are still kept, and returns them."""
+    def _pin(self, memory: _Memory, table: TableView, versions: Sequence[int], *, is_cached: bool) -> list[int]:
+        """Pin the versions that are still kept, and return them."""
         now = self._now_s()
         left_s = memory.pinned_until_s - now
-        if left_s > REPINNED_BELOW * self._showing.hold_s and (is_known or set(wanted) == memory.pinned):
-            return sorted(memory.pinned & set(wanted))
-        held = [*self._pinned(table, wanted)]
+        if left_s > REPINNED_BELOW * self._showing.hold_s and (is_cached or set(versions) == memory.pinned):
+            return sorted(memory.pinned & set(versions))
+        held = [*self._pinned(table, versions)]
         memory.pinned, memory.pinned_until_s = frozenset(held), now + self._showing.hold_s
         return held
 
-    def _pinned(self, table: TableView, wanted: Sequence[int]) -> Sequence[int]:
-        for at in range(0, len(wanted), PINNED_AT_ONCE):
+    def _pinned(self, table: TableView, versions: Sequence[int]) -> Sequence[int]:
+        for at in range(0, len(versions), PINNED_AT_ONCE):
             try:
-                pin(table.client, table.table_id, wanted[at : at + PINNED_AT_ONCE], self._showing.hold_s)
+                pin(table.client, table.table_id, versions[at : at + PINNED_AT_ONCE], self._showing.hold_s)
             except (GoneError, NotFoundError):
-                if wanted[at:] == wanted[-1:]:
+                if versions[at:] == versions[-1:]:
                     raise
-                return self._one_by_one(table, wanted)
-        return wanted
+                return self._one_by_one(table, versions)
+        return versions
 
-    def _one_by_one(self, table: TableView, wanted: Sequence[int]) -> Sequence[int]:
-        """Where the retention has ended some."""
+    def _one_by_one(self, table: TableView, versions: Sequence[int]) -> Sequence[int]:
+        """Pin the versions one by one: the retention has removed some."""
         held = []
-        for version in reversed(wanted):
+        for version in reversed(versions):
             try:
                 pin(table.client, table.table_id, [version], self._showing.hold_s)
             except (GoneError, NotFoundError):
-                if version == wanted[-1]:
+                if version == versions[-1]:
                     raise
                 continue
             held.append(version)
@@ -233,25 +233,25 @@ class Tables:
 
 
 def _snapshots(memory: _Memory, form: int) -> Snapshots:
-    """Each format has its own: snapshots are made in the order of their versions, to list what went in between."""
+    """Return the snapshots of a format. They are made in the order of versions, to list what was removed in between."""
     if form not in memory.snapshots:
         memory.snapshots[form] = Snapshots(memory.location, form, memory.files.put_once)
     return memory.snapshots[form]
 
 
 def pin(client: MetaClient, table_id: str, versions: Sequence[int], hold_s: float) -> None:
-    """Keeps versions readable for a time, and is not renewed."""
-    wanted = [read_pb2.TableVersion(table_id=table_id, version=version) for version in versions]
-    client.pin(wanted, pin_id=uuid7(), lease_ms=int(hold_s * 1000))
+    """Pin versions for a time. The pin is not renewed."""
+    table_versions = [read_pb2.TableVersion(table_id=table_id, version=version) for version in versions]
+    client.pin(table_versions, pin_id=uuid7(), lease_ms=int(hold_s * 1000))
 
 
 def data_path(location: str) -> dict[str, str]:
-    """Where clients put new files, each in another folder; and that they need not merge manifests, which are made."""
+    """Return the properties for writers: a new folder for files each time, and no merges of generated manifests."""
     return {"write.data.path": f"{location}/{WRITES_GO}", "commit.manifest-merge.enabled": "false"}
 
 
 def answer_of(loaded: Loaded, config: dict[str, str], credentials: Sequence[dict[str, Any]]) -> bytes:
-    """The answer of loadTable. Each names another folder for new files: the id of the transaction that adds them."""
+    """Return the answer of loadTable. Each names a new folder for files: the id of the transaction that adds them."""
     head: dict[str, Any] = {"metadata-location": loaded.location, "config": config}
     if credentials:
         head["storage-credentials"] = credentials
@@ -259,7 +259,7 @@ def answer_of(loaded: Loaded, config: dict[str, str], credentials: Sequence[dict
 
 
 def staged_body(metadata: bytes, config: dict[str, str], credentials: Sequence[dict[str, Any]]) -> bytes:
-    """The answer of createTable for a table that a commit makes."""
+    """Return the answer of createTable for a table that a later commit creates."""
     head: dict[str, Any] = {"config": config}
     if credentials:
         head["storage-credentials"] = credentials
@@ -267,13 +267,13 @@ def staged_body(metadata: bytes, config: dict[str, str], credentials: Sequence[d
 
 
 def commit_answer(loaded: Loaded) -> bytes:
-    """The answer to a commit."""
+    """Return the answer to a commit."""
     head = json.dumps({"metadata-location": loaded.location}).encode()
     return head[:-1] + b', "metadata": ' + with_own_folder(loaded) + b"}"
 
 
 def with_own_folder(loaded: Loaded) -> bytes:
-    """The metadata with a new folder for files, whose name holds the version."""
+    """Return the metadata with a new folder for files, whose name contains the version."""
     return _in_folder(loaded.metadata, folder_id(loaded.snapshots[-1].version))
 
 

@@ -1,4 +1,4 @@
-"""Views of one caller: shown, made, replaced, renamed and dropped. MetaService keeps them."""
+"""Views that a caller lists, creates, replaces, renames and drops. MetaService keeps them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Answer = TypeVar("Answer")
 
 
 class Views:
-    """What one caller may do with views."""
+    """The views of one caller."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._client = catalog.lake.client
 
     def names(self, namespace: str) -> list[str]:
-        """The names of views that can be shown."""
+        """Return the names of the views that can be shown."""
         self._catalog.namespace(namespace)
-        return sorted({last_part(off_branch(one.name)) for one in self._all(namespace) if _can_be_shown(one)})
+        return sorted({last_part(off_branch(view.name)) for view in self._all(namespace) if _can_be_shown(view)})
 
     def find(self, namespace: str, name: str) -> catalog_pb2.View:
         named = self._catalog.warehouse.named
@@ -43,32 +43,32 @@ class Views:
 
     def create(self, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         whole = Writes(self._catalog).free_name(namespace, name)
-        wanted = new_view(whole, body, NO_NAMESPACE_NAME)
-        return self._shown(_about_views(lambda: self._client.put_view(wanted)))
+        view = new_view(whole, body, NO_NAMESPACE_NAME)
+        return self._shown(_about_views(lambda: self._client.put_view(view)))
 
     def replace(self, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         now = self.find(namespace, name)
         try:
-            wanted = replaced_view(now, body, NO_NAMESPACE_NAME)
+            view = replaced_view(now, body, NO_NAMESPACE_NAME)
         except UnmetError as error:
             raise RestError(409, "CommitFailedException", str(error)) from error
-        return self._shown(_about_views(lambda: self._client.put_view(wanted, or_replace=True, must_exist=True)))
+        return self._shown(_about_views(lambda: self._client.put_view(view, or_replace=True, must_exist=True)))
 
     def rename(self, source: tuple[str, str], target: tuple[str, str]) -> None:
-        found, name = self.find(*source), Writes(self._catalog).free_name(*target)
+        view, name = self.find(*source), Writes(self._catalog).free_name(*target)
         try:
-            self._client.rename_view(found.name, name)
+            self._client.rename_view(view.name, name)
         except MetaServiceError as error:
             raise cannot_rename(error, ".".join(source), ".".join(target), NO_VIEW) from error
 
     def drop(self, namespace: str, name: str) -> None:
-        found = self.find(namespace, name)
-        self._client.drop_view(found.name)
+        view = self.find(namespace, name)
+        self._client.drop_view(view.name)
 
     def _all(self, namespace: str) -> Iterator[catalog_pb2.View]:
         branch = self._catalog.warehouse.branch
         if namespace == NO_NAMESPACE_NAME:
-            yield from (one for one in self._client.list_views(branch=branch) if is_in(one.name, namespace))
+            yield from (view for view in self._client.list_views(branch=branch) if is_in(view.name, namespace))
         else:
             yield from self._client.list_views(namespace=namespace, branch=branch)
 
@@ -88,7 +88,7 @@ def _can_be_shown(view: catalog_pb2.View) -> bool:
 
 
 def _about_views(ask: Callable[[], Answer]) -> Answer:
-    """An answer of the service; what is missing is a view."""
+    """Call the service. An object that it doesn't find is a view."""
     try:
         return ask()
     except LakeTXError as error:

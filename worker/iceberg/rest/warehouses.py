@@ -20,7 +20,7 @@ AT: Final = "@"
 
 @dataclass(frozen=True, slots=True)
 class IcebergWarehouse:
-    """What the clients of one warehouse see. `branch` is empty for the lake itself."""
+    """The lake or a branch of it, in one format. `branch` is empty for the lake itself."""
 
     form: int
     branch: str = ""
@@ -34,12 +34,12 @@ class IcebergWarehouse:
 
     @property
     def prefix(self) -> str:
-        """The prefix of the paths of requests."""
+        """Return the prefix of the paths of requests."""
         form = next(name for name, number in FORMATS.items() if number == self.form)
         return f"{form}{AT}{self.branch}" if self.branch else form
 
     def named(self, name: str) -> str:
-        """The name that the service has for a table of this warehouse."""
+        """Return the service's name of a table in this warehouse."""
         return f"{name}{AT}{self.branch}" if self.branch else name
 
     def check_main(self, things: str) -> None:
@@ -51,5 +51,5 @@ class IcebergWarehouse:
 
 
 def off_branch(name: str) -> str:
-    """The name of a table without its branch."""
+    """Return the name of a table without its branch."""
     return name.partition(AT)[0]

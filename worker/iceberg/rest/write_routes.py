@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worker.iceberg.commits.requests import Wanted, read_commit
+from worker.iceberg.commits.requests import CommitRequest, read_commit
 from worker.iceberg.rest.answers import (
     NAMESPACE,
     NAMESPACE_PROPERTIES,
@@ -63,7 +63,7 @@ def drop_namespace(catalog: Catalog, request: Request) -> Response:
 def create_table(catalog: Catalog, request: Request) -> Response:
     namespace, body = namespace_of(request.path_params["namespace"]), body_of(request, CREATE_TABLE)
     name, spec, order = body["name"], body.get("partition-spec"), body.get("write-order")
-    wanted = Wanted(
+    commit_request = CommitRequest(
         schemas=[body["schema"]],
         specs=[spec] if spec else [],
         orders=[order] if order else [],
@@ -71,34 +71,34 @@ def create_table(catalog: Catalog, request: Request) -> Response:
         location=body.get("location") or "",
     )
     if not body.get("stage-create"):
-        return table_answer(catalog, request, *Writes(catalog).create_table(namespace, name, wanted))
-    return staged_answer(catalog, request, Writes(catalog).stage_table(namespace, name, wanted))
+        return table_answer(catalog, request, *Writes(catalog).create_table(namespace, name, commit_request))
+    return staged_answer(catalog, request, Writes(catalog).stage_table(namespace, name, commit_request))
 
 
 def commit_table(catalog: Catalog, request: Request) -> Response:
-    wanted = read_commit(body_of(request, COMMIT_TABLE))
-    _, loaded = Writes(catalog).commit(*table_of(request), wanted)
+    commit_request = read_commit(body_of(request, COMMIT_TABLE))
+    _, loaded = Writes(catalog).commit(*table_of(request), commit_request)
     return Response(commit_answer(loaded), media_type="application/json")
 
 
 def commit_transaction(catalog: Catalog, request: Request) -> Response:
     changes = []
-    for one in body_of(request, COMMIT_TRANSACTION)["table-changes"]:
-        where = one["identifier"]
+    for table_change in body_of(request, COMMIT_TRANSACTION)["table-changes"]:
+        where = table_change["identifier"]
         namespace = namespace_of(SEPARATOR.join(where["namespace"]), NO_TABLE)
-        changes.append((namespace, where["name"], read_commit(one)))
+        changes.append((namespace, where["name"], read_commit(table_change)))
     Transactions(catalog).commit(changes)
     return Response(status_code=204)
 
 
 def drop_table(catalog: Catalog, request: Request) -> Response:
-    """Whether or not a purge is asked for: the purge deletes the files when the table can no longer be undropped."""
+    """Drop a table. LakeTX's purge deletes its files when the table can no longer be undropped, requested or not."""
     Writes(catalog).drop_table(*table_of(request))
     return Response(status_code=204)
 
 
 def register_table(catalog: Catalog, request: Request) -> Response:
-    """A table of that name stays, whether or not the request would overwrite it."""
+    """Register a dropped table. An existing table of that name stays, even if the request would overwrite it."""
     namespace, body = namespace_of(request.path_params["namespace"]), body_of(request, REGISTER_TABLE)
     register(catalog, namespace, body["name"], body["metadata-location"])
     return table_answer(catalog, request, *catalog.load(namespace, body["name"]))
@@ -123,7 +123,7 @@ WRITES: Final[tuple[tuple[str, str, Answer], ...]] = (
 
 
 def renaming_of(request: Request, missing: str = NO_TABLE) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The namespace and name of what is renamed, and the new ones."""
+    """Return the old namespace and name, and the new ones."""
     body = body_of(request, RENAMING)
     source, target = body["source"], body["destination"]
     return (

@@ -1,4 +1,4 @@
-"""What Iceberg's clients change: namespaces, tables, and commits. All of it is decided by MetaService."""
+"""Changes by Iceberg's clients: namespaces, tables, and commits. MetaService decides all of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from worker.iceberg.commits.properties import (
     shown_properties,
 )
 from worker.iceberg.commits.replaces import new_definition, replace_table, schema_named, schema_of
-from worker.iceberg.commits.requests import MAIN, Wanted, refused
+from worker.iceberg.commits.requests import MAIN, CommitRequest, refused
 from worker.iceberg.commits.requirements import TableState, UnmetError, check_base, check_requirements, is_moved
 from worker.iceberg.locations import location_of, uri_of
 from worker.iceberg.metadata.facts import METADATA, TableFacts, sequence_of, version_of
@@ -76,7 +76,7 @@ ELSEWHERE: Final = (
 
 
 class Writes:
-    """What one caller changes, in one format."""
+    """The changes of one caller, in one format."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -86,7 +86,7 @@ class Writes:
     # -- namespaces
 
     def create_namespace(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
-        kept = {f"{PREFIX}{one}": value for one, value in properties.items()}
+        kept = {f"{PREFIX}{key}": value for key, value in properties.items()}
         self._client.create_namespace(self._catalog.warehouse.named(name), properties=kept)
         return self._catalog.namespace(name)
 
@@ -94,17 +94,17 @@ class Writes:
         if both := sorted(set(updates) & set(removals)):
             raise RestError(422, "UnprocessableEntityException", f"{both[0]} is both set and removed: choose one")
         try:
-            found = self._client.alter_namespace(
+            changed = self._client.alter_namespace(
                 self._catalog.warehouse.named(name),
-                set_properties={f"{PREFIX}{one}": value for one, value in updates.items()},
-                remove_properties=[f"{PREFIX}{one}" for one in removals],
+                set_properties={f"{PREFIX}{key}": value for key, value in updates.items()},
+                remove_properties=[f"{PREFIX}{key}" for key in removals],
             )
         except NotFoundError as error:
             if name == NO_NAMESPACE_NAME:
                 raise refused(NOT_A_NAMESPACE) from error
             raise no_namespace(error, name) from error
-        removed = [one.removeprefix(PREFIX) for one in found.removed]
-        missing = [one for one in removals if one not in removed]
+        removed = [key.removeprefix(PREFIX) for key in changed.removed]
+        missing = [key for key in removals if key not in removed]
         return {"updated": list(updates), "removed": removed, "missing": missing}
 
     def drop_namespace(self, name: str) -> None:
@@ -113,29 +113,29 @@ class Writes:
             self._client.drop_namespace(self._catalog.warehouse.named(name))
         except MetaServiceError as error:
             if error.reason == "NAMESPACE_NOT_EMPTY":
-                said = f"Namespace {name} is not empty: {error}"
-                raise RestError(409, "NamespaceNotEmptyException", said) from error
+                message = f"Namespace {name} is not empty: {error}"
+                raise RestError(409, "NamespaceNotEmptyException", message) from error
             raise
 
     # -- tables
 
-    def create_table(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
-        check_format(wanted.properties, self._catalog.form)
-        if wanted.location:
+    def create_table(self, namespace: str, name: str, request: CommitRequest) -> tuple[TableView, Loaded]:
+        check_format(request.properties, self._catalog.form)
+        if request.location:
             raise refused(OWN_PLACE)
-        table = definition(self.free_name(namespace, name), wanted)
+        table = definition(self.free_name(namespace, name), request)
         self._lake.mark_warehouse()
         self._client.create_table(table)
         return self._catalog.load(namespace, name)
 
-    def stage_table(self, namespace: str, name: str, wanted: Wanted) -> StagedTable:
-        """A table that a commit makes, which has its id and its place by then."""
-        check_format(wanted.properties, self._catalog.form)
-        if wanted.location:
+    def stage_table(self, namespace: str, name: str, request: CommitRequest) -> StagedTable:
+        """Return a table that a later commit creates. Its id and its folder are fixed now."""
+        check_format(request.properties, self._catalog.form)
+        if request.location:
             raise refused(OWN_PLACE)
         table_id = uuid7()
         would_be = self._client.create_table(
-            definition(self.free_name(namespace, name), wanted), request_id=table_id, validate_only=True
+            definition(self.free_name(namespace, name), request), request_id=table_id, validate_only=True
         )
         self._lake.mark_warehouse()
         StagedTables(self._client, self._lake.warehouse).add(table_id, would_be.name)
@@ -157,7 +157,7 @@ class Writes:
             raise cannot_rename(error, ".".join(source), ".".join(target), NO_TABLE) from error
 
     def free_name(self, namespace: str, name: str) -> str:
-        """The name of a new table. Those in the namespace `default` are in none, unless there is one of that name."""
+        """Return the name of a new table. A table in `default` is in no namespace, unless `default` exists."""
         if "." in name:
             raise InputError("ICEBERG_WRITE", f"the name {name} has a dot, which separates a table from its namespace")
         if AT in name:
@@ -173,14 +173,14 @@ class Writes:
 
     # -- commits
 
-    def commit(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
-        """Makes the changes of a request, or none of them; returns the table with them."""
-        self._check_format(wanted)
-        if wanted.is_new:
-            known_outcome(lambda: self._create(namespace, name, wanted))
-            self._forget_staged(wanted.table_id)
+    def commit(self, namespace: str, name: str, request: CommitRequest) -> tuple[TableView, Loaded]:
+        """Make all changes of a request, or none, and return the changed table."""
+        self._check_format(request)
+        if request.is_new:
+            known_outcome(lambda: self._create(namespace, name, request))
+            self._forget_staged(request.table_id)
         else:
-            known_outcome(lambda: self._change(self._catalog.view(namespace, name), wanted))
+            known_outcome(lambda: self._change(self._catalog.view(namespace, name), request))
         try:
             return self._catalog.load(namespace, name)
         except Exception as error:  # it is committed: no answer may say that it isn't
@@ -193,171 +193,184 @@ class Writes:
         except (LakeTXError, OSError):  # the purge finds that the table was made
             _log.warning("the note of the new table %s could not be removed", table_id, exc_info=True)
 
-    def _check_format(self, wanted: Wanted) -> None:
-        check_format(wanted.properties, self._catalog.form)
-        if wanted.format > self._catalog.form:
+    def _check_format(self, request: CommitRequest) -> None:
+        check_format(request.properties, self._catalog.form)
+        if request.format > self._catalog.form:
             raise refused(
-                f"the table is shown in format {self._catalog.form}: the warehouse v{wanted.format} shows all tables "
-                f"in format {wanted.format}"
+                f"the table is shown in format {self._catalog.form}: the warehouse v{request.format} shows all tables "
+                f"in format {request.format}"
             )
 
-    def _create(self, namespace: str, name: str, wanted: Wanted) -> None:
-        table_id = check_table_id(wanted.table_id)
+    def _create(self, namespace: str, name: str, request: CommitRequest) -> None:
+        table_id = check_table_id(request.table_id)
         folder = f"{self._lake.warehouse}/{table_id}"
-        table = definition(self.free_name(namespace, name), wanted)
-        if wanted.location and uri_of(wanted.location) != location_of(f"{folder}/{FOLDER}").rstrip("/"):
+        table = definition(self.free_name(namespace, name), request)
+        if request.location and uri_of(request.location) != location_of(f"{folder}/{FOLDER}").rstrip("/"):
             raise refused(OWN_PLACE)
-        if not wanted.snapshots:
+        if not request.snapshots:
             create(self._client, table, table_id)
             return
         try:
-            if wanted.refusal is not None:
-                raise wanted.refusal
-            found = read_append(folder, table_id, wanted.snapshots)
-            if not found.changes.is_append:  # Spark's CREATE OR REPLACE TABLE says that it overwrites
+            if request.refusal is not None:
+                raise request.refusal
+            rows = read_append(folder, table_id, request.snapshots)
+            if not rows.changes.is_append:  # Spark's CREATE OR REPLACE TABLE says that it overwrites
                 raise refused("the first snapshot of a table adds files, and does nothing else")
         except InputError:
-            if give_up(self._client, table, table_id, wanted.snapshots[-1]):
+            if give_up(self._client, table, table_id, request.snapshots[-1]):
                 return
             raise
-        create_with_rows(self._client, table, found)
+        create_with_rows(self._client, table, rows)
 
-    def _change(self, table: TableView, wanted: Wanted) -> None:
-        found = None
+    def _change(self, table: TableView, request: CommitRequest) -> None:
+        rows = None
         try:
-            if wanted.refusal is not None:
-                raise wanted.refusal
-            if table.meta.primary_key and wanted.snapshots:
+            if request.refusal is not None:
+                raise request.refusal
+            if table.meta.primary_key and request.snapshots:
                 raise refused(keyed(table.name))
-            if wanted.snapshots:
-                found = read_append(table.folder, table.table_id, wanted.snapshots)
-            if wanted.replaces:
-                self._replace(table, wanted, found)
+            if request.snapshots:
+                rows = read_append(table.folder, table.table_id, request.snapshots)
+            if request.replaces:
+                self._replace(table, request, rows)
             else:
-                self._apply(table, wanted, found)
+                self._apply(table, request, rows)
         except (UnmetError, InputError, MetaServiceError) as error:
             if isinstance(error, UnavailableError):
                 raise
-            if found is not None and find_version(self._client, found) is not None:
+            if rows is not None and find_version(self._client, rows) is not None:
                 return
             if is_moved(error):
                 raise UnmetError(f"{table.name} changed: {error}", moved=True) from error
             comes_again = isinstance(error, ExhaustedError) or (isinstance(error, UnmetError) and error.moved)
-            if wanted.snapshots and not comes_again:  # a client that tries again needs its files
-                abandon(self._client, table.folder, table.table_id, wanted.snapshots)
+            if request.snapshots and not comes_again:  # a client that tries again needs its files
+                abandon(self._client, table.folder, table.table_id, request.snapshots)
             raise
 
-    def _replace(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
-        """Whatever its rows are: of two clients that replace it at the same time the last one stands."""
+    def _replace(self, table: TableView, request: CommitRequest, rows: Append | None) -> None:
+        """Replace a table, whatever its rows: if two clients replace it at the same time, the last one wins."""
         if table.meta.primary_key:
             raise refused(keyed(table.name))
-        if found is not None:
-            if not found.changes.is_append:
+        if rows is not None:
+            if not rows.changes.is_append:
                 raise refused("the first snapshot of a replaced table adds files, and does nothing else")
-            if find_version(self._client, found) is not None:
+            if find_version(self._client, rows) is not None:
                 return
         schemas = self._catalog.schemas(table)
-        now = iceberg_schema(schema_named(table.meta, schemas, wanted.schema_id))
-        since = self._check(table.meta, schemas, wanted, is_there=False)
-        replace_table(self._client, new_definition(self._client, table.meta, wanted, now), schemas, found, since)
+        now = iceberg_schema(schema_named(table.meta, schemas, request.schema_id))
+        since = self._check(table.meta, schemas, request, is_there=False)
+        replace_table(self._client, new_definition(self._client, table.meta, request, now), schemas, rows, since)
 
-    def _apply(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
+    def _apply(self, table: TableView, request: CommitRequest, rows: Append | None) -> None:
         meta, schemas = table.meta, self._catalog.schemas(table)
-        alteration, since = self.judged(table, schemas, wanted, found)
-        if alteration.ByteSize() and not wanted.appends:
+        alteration, since = self.judged(table, schemas, request, rows)
+        if alteration.ByteSize() and not request.appends:
             raise refused("a commit that deletes rows changes neither the schema nor properties: make two commits")
         if alteration.ByteSize():
             meta = self._client.alter_table(meta.table_id, alteration, validate_only=True).table
             then = schema_of(meta)
-            if wanted.schema is not None:
-                check_same(iceberg_schema(then), wanted.schema)
-            if found is not None:
-                check_append(meta, [*schemas, then], found)
+            if request.schema is not None:
+                check_same(iceberg_schema(then), request.schema)
+            if rows is not None:
+                check_append(meta, [*schemas, then], rows)
             alter(self._client, table.meta, alteration, since)
             meta = table.refreshed().meta
             schemas = list(self._client.list_schemas(table.table_id))
-            if found is not None and schema_of(meta).columns != then.columns:
+            if rows is not None and schema_of(meta).columns != then.columns:
                 raise UnmetError(f"Requirement failed: current schema changed; load {meta.name} again")
-        if found is not None:
-            found = replace(found, since=since)
-            if wanted.schema is not None:
-                found = under_schema(found, meta.schema_version)
-            if wanted.appends:
-                append(self._client, meta, schemas, found)
+        if rows is not None:
+            rows = replace(rows, since=since)
+            if request.schema is not None:
+                rows = under_schema(rows, meta.schema_version)
+            if request.appends:
+                append(self._client, meta, schemas, rows)
             else:
-                change(table, schemas, found, self._catalog.shown_files(table))
-                if found.changes.hides:  # delete sets have taken their place
-                    abandon(self._client, table.folder, table.table_id, wanted.snapshots)
+                change(table, schemas, rows, self._catalog.shown_files(table))
+                if rows.changes.hides:  # delete sets have taken their place
+                    abandon(self._client, table.folder, table.table_id, request.snapshots)
 
     def judged(
-        self, table: TableView, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted, rows: Append | None
+        self, table: TableView, schemas: list[catalog_pb2.SchemaVersion], request: CommitRequest, rows: Append | None
     ) -> tuple[common_pb2.Alteration, int | None]:
-        """What a commit changes of the table's columns and properties, and the version whose rows it must still have.
+        """Return the changes of columns and properties, and the version whose rows the table must still have.
 
-        Raises UnmetError where the table is not as the commit requires it.
+        Raises UnmetError if the table doesn't meet the commit's requirements.
         """
         meta = table.meta
         now = iceberg_schema(schema_of(meta))
         try:
-            alteration = self._alteration(meta, now, wanted)
+            alteration = self._alteration(meta, now, request)
         except InputError:
-            self._check(meta, schemas, wanted, is_there=False)  # a table that changed is told first: to be loaded again
+            self._check(
+                meta, schemas, request, is_there=False
+            )  # a table that changed is told first: to be loaded again
             raise
-        is_there = wanted.schema is not None and not alteration.schema_changes
-        since = self._check(meta, schemas, wanted, is_there=is_there)
-        loaded = rows.loaded if rows is not None and wanted.appends_unchecked else None
+        is_there = request.schema is not None and not alteration.schema_changes
+        since = self._check(meta, schemas, request, is_there=is_there)
+        loaded = rows.loaded if rows is not None and request.appends_unchecked else None
         if since is not None and loaded is not None and not repeats_appends(meta.properties):
             since = min(since, loaded)
         return alteration, since
 
-    def _alteration(self, meta: catalog_pb2.Table, now: Mapping[str, Any], wanted: Wanted) -> common_pb2.Alteration:
-        """Empty where the table is so already."""
-        found = common_pb2.Alteration()
-        if wanted.schema is not None:
-            found.schema_changes.extend(added_columns(now, wanted.schema))
-            if not found.schema_changes:
-                check_same(now, wanted.schema)
-        kept = kept_properties(wanted.properties)
-        found.set_properties.update({at: value for at, value in kept.items() if meta.properties.get(at) != value})
-        found.remove_properties.extend(one for one in kept_names(wanted.removed) if one in meta.properties)
-        comment = wanted.properties.get(COMMENT, "" if COMMENT in wanted.removed else meta.comment)
+    def _alteration(
+        self, meta: catalog_pb2.Table, now: Mapping[str, Any], request: CommitRequest
+    ) -> common_pb2.Alteration:
+        """Return the changes of columns and properties. They are empty if the table has them already."""
+        alteration = common_pb2.Alteration()
+        if request.schema is not None:
+            alteration.schema_changes.extend(added_columns(now, request.schema))
+            if not alteration.schema_changes:
+                check_same(now, request.schema)
+        kept = kept_properties(request.properties)
+        alteration.set_properties.update({at: value for at, value in kept.items() if meta.properties.get(at) != value})
+        alteration.remove_properties.extend(name for name in kept_names(request.removed) if name in meta.properties)
+        comment = request.properties.get(COMMENT, "" if COMMENT in request.removed else meta.comment)
         if comment != meta.comment:
-            found.comment = comment
-        return found
+            alteration.comment = comment
+        return alteration
 
     def _check(
-        self, meta: catalog_pb2.Table, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted, *, is_there: bool
+        self,
+        meta: catalog_pb2.Table,
+        schemas: list[catalog_pb2.SchemaVersion],
+        request: CommitRequest,
+        *,
+        is_there: bool,
     ) -> int | None:
-        """Returns the version whose rows the table must still have.
+        """Check the requirements. Return the version whose rows the table must still have.
 
-        `is_there`: the table has the schema that is wanted, as after the first half of a repeated commit.
+        `is_there`: the table has the requested schema, as after the first half of a repeated commit.
         """
         state = TableState(
             meta.name,
             meta.table_id,
             sequence_of(meta.head_version),
-            {one.name: sequence_of(one.version) for one in self._client.list_tags(meta.table_id)}
-            if any(one.get("ref", MAIN) != MAIN for one in wanted.requirements)
+            {tag.name: sequence_of(tag.version) for tag in self._client.list_tags(meta.table_id)}
+            if any(requirement.get("ref", MAIN) != MAIN for requirement in request.requirements)
             else {},
             meta.schema_version,
             max(last_column_id(schemas), meta.last_column_id),
             FIRST_PARTITION_ID - 1 + len(meta.partition_columns),
         )
         about_schema = ("assert-current-schema-id", "assert-last-assigned-field-id")
-        asked = [one for one in wanted.requirements if not (is_there and one.get("type") in about_schema)]
-        rebases = bool(wanted.snapshots) and wanted.appends and rebases_appends(meta.properties)
-        snapshot_id = check_requirements(state, asked, rebases=rebases)
-        if not wanted.appends and not wanted.replaces:
-            check_base(state, wanted.snapshots[0].parent_id)
-        if wanted.schema_id not in (None, meta.schema_version) and not wanted.replaces:
+        requirements = [
+            requirement
+            for requirement in request.requirements
+            if not (is_there and requirement.get("type") in about_schema)
+        ]
+        rebases = bool(request.snapshots) and request.appends and rebases_appends(meta.properties)
+        snapshot_id = check_requirements(state, requirements, rebases=rebases)
+        if not request.appends and not request.replaces:
+            check_base(state, request.snapshots[0].parent_id)
+        if request.schema_id not in (None, meta.schema_version) and not request.replaces:
             raise refused(
-                f"the schema {wanted.schema_id} can't become the current one: a commit adds the one that it sets"
+                f"the schema {request.schema_id} can't become the current one: a commit adds the one that it sets"
             )
-        if (wanted.specs or wanted.orders) and not wanted.replaces:
+        if (request.specs or request.orders) and not request.replaces:
             raise refused("the partition spec and the sort order of a table can't be changed")
         place = location_of(f"{self._lake.warehouse}/{meta.folder_id or meta.table_id}/{folder_of(meta)}").rstrip("/")
-        is_elsewhere = bool(wanted.location) and uri_of(wanted.location) != place
-        if wanted.table_id not in ("", meta.table_id) or is_elsewhere:
+        is_elsewhere = bool(request.location) and uri_of(request.location) != place
+        if request.table_id not in ("", meta.table_id) or is_elsewhere:
             raise refused("the id and the place of a table can't be changed")
         return None if snapshot_id is None else version_of(snapshot_id)
 
@@ -367,9 +380,9 @@ def keyed(name: str) -> str:
 
 
 def known_outcome(work: Callable[[], Answer]) -> Answer:
-    """Runs a commit. What clients may take for a failure did not happen: a doubt is a state that is unknown.
+    """Run a commit. An error that clients read as a failure means that nothing was committed; doubts get their own.
 
-    Where the service does not answer, nothing is known: the same commit may have been sent before, and taken place.
+    If the service doesn't answer, the outcome is unknown: the same commit may have been sent before, and committed.
     """
     try:
         return work()
@@ -387,7 +400,7 @@ def known_outcome(work: Callable[[], Answer]) -> Answer:
 
 
 def register(catalog: Catalog, namespace: str, name: str, place: str) -> None:
-    """Brings back the dropped table whose metadata this is, under the name that it had."""
+    """Restore the dropped table that the metadata describes, under its old name."""
     catalog.warehouse.check_main("to register a table")
     client, whole = catalog.lake.client, Writes(catalog).free_name(namespace, name)
     for thing, look_up in (("Table", client.get_table), ("View", client.get_view)):
@@ -396,11 +409,11 @@ def register(catalog: Catalog, namespace: str, name: str, place: str) -> None:
         except NotFoundError:
             continue
         raise taken(thing, f"{namespace}.{name}", NO_TABLE)
-    found = re.fullmatch(re.escape(location_of(catalog.lake.warehouse)) + PLACE, uri_of(place))
-    if found is None:
+    matched = re.fullmatch(re.escape(location_of(catalog.lake.warehouse)) + PLACE, uri_of(place))
+    if matched is None:
         raise refused(ELSEWHERE)
-    table_id, sequence = found[2] or found[1], int(found[3])  # a clone's lies in the folder of another table
-    dropped = next((one for one in client.find_dropped_tables(whole) if one.table_id == table_id), None)
+    table_id, sequence = matched[2] or matched[1], int(matched[3])  # a clone's lies in the folder of another table
+    dropped = next((table for table in client.find_dropped_tables(whole) if table.table_id == table_id), None)
     if dropped is None:
         raise refused(f"no table that was dropped as {whole} has that metadata; a table comes back under its own name")
     if sequence != sequence_of(dropped.head_version):
