@@ -45,13 +45,13 @@ WORDS: Final[Sequence[tuple[Callable[[pa.DataType], bool], str]]] = (
 def arrow_schema(
     meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id: bool = False, with_set: bool = False
 ) -> pa.Schema:
-    """The Arrow schema of the table's files: ids on columns and fields, everything nullable."""
+    """Return the Arrow schema of the table's files: columns and fields have ids, and all are nullable."""
     return _arrow_schema(catalog_pb2.Table(columns=meta.columns).SerializeToString(), with_op, with_row_id, with_set)
 
 
 @lru_cache(maxsize=1 << 7)  # a read or a small write needs it several times; wide tables make it slow
 def _arrow_schema(columns: bytes, with_op: bool, with_row_id: bool, with_set: bool) -> pa.Schema:
-    fields = [column_field(one) for one in catalog_pb2.Table.FromString(columns).columns]
+    fields = [column_field(column) for column in catalog_pb2.Table.FromString(columns).columns]
     if with_op:
         fields.append(pa.field(OP, pa.int8()))
     if with_row_id:
@@ -62,16 +62,19 @@ def _arrow_schema(columns: bytes, with_op: bool, with_row_id: bool, with_set: bo
 
 
 def file_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema as new files have it: columns beside the table's have ids, too. Older files are without them."""
+    """Return the schema of new files, whose extra columns have ids, too. Older files lack these ids."""
     return pa.schema(
-        [_field(one.name, one.type, FILE_IDS[one.name]) if one.name in FILE_IDS else one for one in schema]
+        [_field(field.name, field.type, FILE_IDS[field.name]) if field.name in FILE_IDS else field for field in schema]
     )
 
 
 def column_field(column: catalog_pb2.Column) -> pa.Field:
-    """A column as its files have it: with its id, nullable."""
+    """Return a column as files have it: with its id, nullable."""
     return _column_field(
-        column.name, column.type, column.column_id, tuple((one.path, one.field_id) for one in column.nested)
+        column.name,
+        column.type,
+        column.column_id,
+        tuple((nested_field.path, nested_field.field_id) for nested_field in column.nested),
     )
 
 
@@ -101,18 +104,18 @@ def _arrow_type(kind: Type, path: str, nested: Mapping[str, int]) -> pa.DataType
         case Map(key, value):
             return pa.map_(part("key", key).with_nullable(False), part("value", value))
         case Struct(fields):
-            return pa.struct([part(one.name, one.kind) for one in fields])
+            return pa.struct([part(field.name, field.kind) for field in fields])
 
 
 def wire_columns(schema: pa.Schema, keys: Collection[str]) -> list[catalog_pb2.Column]:
-    """The columns of a new table; key columns are NOT NULL whatever the schema says."""
+    """Return the columns of a new table. Key columns are NOT NULL in any case."""
     lower = {name.lower() for name in keys}
-    found = []
-    for one in schema:
-        check_name(one.name)
-        nullable = one.nullable and one.name.lower() not in lower
-        found.append(catalog_pb2.Column(name=one.name, type=type_text(_type_of(one.type)), nullable=nullable))
-    return found
+    columns = []
+    for field in schema:
+        check_name(field.name)
+        nullable = field.nullable and field.name.lower() not in lower
+        columns.append(catalog_pb2.Column(name=field.name, type=type_text(_type_of(field.type)), nullable=nullable))
+    return columns
 
 
 def _type_of(kind: pa.DataType) -> Type:
@@ -123,7 +126,7 @@ def _type_of(kind: pa.DataType) -> Type:
     if pa.types.is_map(kind):
         return Map(_type_of(kind.key_type), _type_of(kind.item_type))
     if pa.types.is_struct(kind):
-        return Struct(tuple(Field(one.name, _type_of(one.type), one.nullable) for one in kind))
+        return Struct(tuple(Field(field.name, _type_of(field.type), field.nullable) for field in kind))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return Array(_type_of(kind.value_type))
     if pa.types.is_timestamp(kind):
@@ -135,17 +138,17 @@ def _type_of(kind: pa.DataType) -> Type:
 
 
 def field_id(field: pa.Field) -> int | None:
-    found = (field.metadata or {}).get(ARROW_ID)
-    return None if found is None else int(found)
+    number = (field.metadata or {}).get(ARROW_ID)
+    return None if number is None else int(number)
 
 
-def in_shape(rows: pa.Table, wanted: pa.Schema, names: Mapping[int, str] | None = None) -> pa.Table:
-    """The rows with the wanted columns, each found by its id; by the given names if the file has no ids."""
-    if names is None and rows.schema.equals(wanted, check_metadata=True):
+def in_shape(rows: pa.Table, target: pa.Schema, names: Mapping[int, str] | None = None) -> pa.Table:
+    """Return the rows with the target's columns, matched by id, or by the given names if the file has no ids."""
+    if names is None and rows.schema.equals(target, check_metadata=True):
         return rows
-    by_id = {field_id(one): at for at, one in enumerate(rows.schema)}
+    by_id = {field_id(file_field): at for at, file_field in enumerate(rows.schema)}
     columns = []
-    for field in wanted:
+    for field in target:
         column_id = field_id(field)
         if column_id is None:
             at = rows.schema.get_field_index(field.name)
@@ -153,38 +156,38 @@ def in_shape(rows: pa.Table, wanted: pa.Schema, names: Mapping[int, str] | None 
             at = by_id.get(column_id, -1)
         else:
             at = rows.schema.get_field_index(names[column_id]) if column_id in names else -1
-        found = None if at < 0 else _column(rows.column(at), field.type, by_name=names is not None)
-        columns.append(pa.nulls(len(rows), field.type) if found is None else found)
-    return pa.table(columns, schema=wanted)
+        column = None if at < 0 else _column(rows.column(at), field.type, by_name=names is not None)
+        columns.append(pa.nulls(len(rows), field.type) if column is None else column)
+    return pa.table(columns, schema=target)
 
 
-def _column(column: pa.ChunkedArray, wanted: pa.DataType, *, by_name: bool) -> pa.ChunkedArray:
-    if not pa.types.is_nested(wanted):
-        return column if column.type == wanted else column.cast(wanted)
-    return pa.chunked_array([nested(chunk, wanted, by_name=by_name) for chunk in column.chunks], wanted)
+def _column(column: pa.ChunkedArray, target: pa.DataType, *, by_name: bool) -> pa.ChunkedArray:
+    if not pa.types.is_nested(target):
+        return column if column.type == target else column.cast(target)
+    return pa.chunked_array([nested(chunk, target, by_name=by_name) for chunk in column.chunks], target)
 
 
-def nested(array: Any, wanted: pa.DataType, *, by_name: bool = False, cast: Cast | None = None) -> Any:
-    """A dropped field is left out, and a new one is NULL; a type without ids is matched by name.
+def nested(array: Any, target: pa.DataType, *, by_name: bool = False, cast: Cast | None = None) -> Any:
+    """Return an array of the target type. Dropped fields are left out, new ones are NULL; without ids, names match.
 
-    With `by_name` ids count for nothing: they are not the table's. `cast` casts the values of simple types.
+    With `by_name` ids are ignored: they are not the table's. `cast` casts the values of simple types.
     """
-    if pa.types.is_struct(wanted):
-        return _struct(array, wanted, by_name, cast)
-    if pa.types.is_map(wanted):
-        keys = nested(array.keys, wanted.key_type, by_name=by_name, cast=cast)
-        items = nested(array.items, wanted.item_type, by_name=by_name, cast=cast)
-        return pa.MapArray.from_arrays(_offsets(array), keys, items, wanted)
-    if pa.types.is_list(wanted):
-        values = nested(array.values, wanted.value_type, by_name=by_name, cast=cast)
-        return pa.ListArray.from_arrays(_offsets(array), values, wanted)
-    if array.type == wanted:
+    if pa.types.is_struct(target):
+        return _struct(array, target, by_name, cast)
+    if pa.types.is_map(target):
+        keys = nested(array.keys, target.key_type, by_name=by_name, cast=cast)
+        items = nested(array.items, target.item_type, by_name=by_name, cast=cast)
+        return pa.MapArray.from_arrays(_offsets(array), keys, items, target)
+    if pa.types.is_list(target):
+        values = nested(array.values, target.value_type, by_name=by_name, cast=cast)
+        return pa.ListArray.from_arrays(_offsets(array), values, target)
+    if array.type == target:
         return array
-    return array.cast(wanted) if cast is None else cast(array, wanted)
+    return array.cast(target) if cast is None else cast(array, target)
 
 
 def _offsets(array: Any) -> Any:
-    """Offsets, NULL where the list is NULL."""
+    """Return the offsets of lists, with NULL for a list that is NULL."""
     if not array.null_count:
         return array.offsets
     gone = array.is_null().to_pylist()
@@ -194,15 +197,17 @@ def _offsets(array: Any) -> Any:
     )
 
 
-def _struct(array: Any, wanted: pa.StructType, by_name: bool, cast: Cast | None) -> Any:
+def _struct(array: Any, target: pa.StructType, by_name: bool, cast: Cast | None) -> Any:
     have = [array.type.field(at) for at in range(array.type.num_fields)]
-    by_id = {field_id(one): at for at, one in enumerate(have) if field_id(one) is not None}
-    names = {one.name.lower(): at for at, one in enumerate(have)}
+    by_id = {field_id(array_field): at for at, array_field in enumerate(have) if field_id(array_field) is not None}
+    names = {array_field.name.lower(): at for at, array_field in enumerate(have)}
     children = []
-    for at in range(wanted.num_fields):
-        field = wanted.field(at)
-        found = by_id.get(field_id(field)) if by_id and not by_name else names.get(field.name.lower())
+    for at in range(target.num_fields):
+        field = target.field(at)
+        position = by_id.get(field_id(field)) if by_id and not by_name else names.get(field.name.lower())
         nulls = pa.nulls(len(array), field.type)
-        children.append(nulls if found is None else nested(array.field(found), field.type, by_name=by_name, cast=cast))
-    fields = [wanted.field(at) for at in range(wanted.num_fields)]
+        children.append(
+            nulls if position is None else nested(array.field(position), field.type, by_name=by_name, cast=cast)
+        )
+    fields = [target.field(at) for at in range(target.num_fields)]
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())

@@ -1,9 +1,9 @@
-"""Parquet's Bloom filters: whether a row group may have one of some values.
+"""Parquet's Bloom filters: they exclude row groups that have none of some values.
 
-A filter says of a value that it is not there, or that it may be. Parquet's has blocks of 256 bits. A value's hash
+A filter excludes a value, or leaves it possible. Parquet's has blocks of 256 bits. A value's hash
 chooses a block and a bit in each of its eight words. See https://parquet.apache.org/docs/file-format/bloomfilter.
 
-Values are hashed as the bytes that they have in files, which is why only some types have filters.
+Values are hashed as their bytes in files, so only some types have filters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def physical_type(kind: pa.DataType) -> str | None:
-    """The type that files have for a column's type; None if it has no filters."""
+    """Return the physical type of a column's type; None if it has no filters."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return "BYTE_ARRAY"
     width = _width(kind)
@@ -42,7 +42,7 @@ def physical_type(kind: pa.DataType) -> str | None:
 
 
 def _width(kind: pa.DataType) -> int | None:
-    """How many bytes a number takes in files."""
+    """Return the number of bytes that a number takes in files."""
     if pa.types.is_decimal128(kind):
         return (4 if kind.precision <= DIGITS_OF_INT32 else 8) if kind.precision <= 18 else None
     if pa.types.is_date32(kind) or (pa.types.is_signed_integer(kind) and kind.bit_width <= 32):
@@ -52,7 +52,7 @@ def _width(kind: pa.DataType) -> int | None:
 
 
 def hashes_of(values: Iterable[Any], kind: pa.DataType) -> Hashes:
-    """The hashes of values of a type that has filters; a value that no column of the type can have is left out.
+    """Return the hashes of values of a type with filters. A value that the type can't have is left out.
 
     Dates and times are numbers, as they are in files.
     """
@@ -76,7 +76,7 @@ def _bytes_of(value: Any, kind: pa.DataType, width: int | None) -> bytes | None:
 
 
 def may_have(stream: Any, chunk: Any, hashes: Hashes) -> bool:
-    """Whether a column of a row group may have a value with one of these hashes; True if it has no filter."""
+    """Return whether a row group's column may have a value with one of these hashes; True without a filter."""
     offset = chunk.bloom_filter_offset
     if offset is None:
         return True
@@ -104,7 +104,7 @@ def may_have(stream: Any, chunk: Any, hashes: Hashes) -> bool:
 
 
 def _header(data: bytes) -> tuple[int, int]:
-    """The bytes of the header, and those of the filter."""
+    """Return the bytes of the header, and those of the filter."""
     reader = Reader(data)
     header = reader.struct()
     length = header.get(BIT_SET, 0)

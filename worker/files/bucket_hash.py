@@ -28,7 +28,7 @@ Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def row_hashes(keys: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """`xxhash64` of each row's columns, in order; no value is NULL."""
+    """Return `xxhash64` of each row's columns, in order. No value is NULL."""
     hashes = np.full(len(keys[0]), SPARK_SEED, np.uint64)
     for column in keys:
         hashes = _hashed(column, hashes)
@@ -36,20 +36,20 @@ def row_hashes(keys: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def row_buckets(keys: Sequence[Any], buckets: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The bucket of each row, from its key columns in order."""
+    """Return the bucket of each row, from its key columns in order."""
     return row_hashes(keys) % np.int64(buckets)
 
 
 def _hashed(column: Any, seeds: Hashes) -> Hashes:
-    """The hashes of a column's values, each with its own seed."""
+    """Return the hashes of a column's values, each with its own seed."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _of_bytes(column.cast(pa.binary()).to_pylist(), seeds)
     if pa.types.is_decimal(kind):
-        unscaled = [int(one.scaleb(kind.scale, EXACT)) for one in column.to_pylist()]
+        unscaled = [int(number.scaleb(kind.scale, EXACT)) for number in column.to_pylist()]
         if kind.precision <= LONG_DIGITS:
             return _of_longs(np.array(unscaled, np.int64), seeds)
-        return _of_bytes([_java_bytes(one) for one in unscaled], seeds)
+        return _of_bytes([_java_bytes(number) for number in unscaled], seeds)
     if pa.types.is_floating(kind):
         numbers = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers + 0)  # -0.0 is 0.0
@@ -68,7 +68,7 @@ def _numbers(column: Any) -> Any:
 
 
 def _java_bytes(number: int) -> bytes:
-    """As BigInteger.toByteArray."""
+    """Return the bytes of an integer as Java's BigInteger.toByteArray."""
     bits = number.bit_length() if number >= 0 else (~number).bit_length()
     return number.to_bytes(bits // 8 + 1, "big", signed=True)
 

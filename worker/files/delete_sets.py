@@ -19,7 +19,7 @@ RANGES_MAX: Final = int(common_pb2.LIMIT_ROW_RANGES)
 
 
 def named(touches: set[str]) -> list[str]:
-    """The touched files by name; none if there are too many: then the set touches any older file."""
+    """Return the paths of the touched files; none if there are too many: then the set touches any older file."""
     if "" in touches:
         return []
     size = sum(len(path.encode()) for path in touches)
@@ -29,15 +29,15 @@ def named(touches: set[str]) -> list[str]:
 def delete_sets(
     folder: str, txn_id: str, hidden: Iterable[tuple[common_pb2.DataFile, Iterable[int]]]
 ) -> list[common_pb2.DeleteSet]:
-    """Those of a transaction in a table's folder, one for each partition; `hidden` are files with ids of their rows.
+    """Return a transaction's delete sets, one for each partition. `hidden` are files with ids of their rows.
 
     A file without a path stands for any older one.
     """
     ids: dict[PartitionKey, BitMap64] = defaultdict(BitMap64)
     files: dict[PartitionKey, list[common_pb2.DataFile]] = defaultdict(list)
-    for file, found in hidden:
+    for file, row_ids in hidden:
         key = partition_key(file.partition)
-        ids[key].update(found)
+        ids[key].update(row_ids)
         files[key].append(file)
     return [_delete_set(folder, txn_id, files[key], bitmap, number) for number, (key, bitmap) in enumerate(ids.items())]
 
@@ -46,26 +46,26 @@ def _delete_set(
     folder: str, txn_id: str, touched: Sequence[common_pb2.DataFile], bitmap: BitMap64, number: int
 ) -> common_pb2.DeleteSet:
     raw = bitmap.serialize()
-    found = common_pb2.DeleteSet(
+    delete_set = common_pb2.DeleteSet(
         path=f"{txn_id}/deletes-{number}.bin",
         partition=touched[0].partition,
         rows=len(bitmap),
         touches=named({file.path for file in touched}),
     )
     if len(raw) <= INLINE_BYTES_MAX:
-        found.bitmap = raw
-        return found
-    found.bytes, found.row_id_min, found.row_id_max = len(raw), bitmap.min(), bitmap.max()
-    found.ranges.extend(ranges_of(bitmap))
+        delete_set.bitmap = raw
+        return delete_set
+    delete_set.bytes, delete_set.row_id_min, delete_set.row_id_max = len(raw), bitmap.min(), bitmap.max()
+    delete_set.ranges.extend(ranges_of(bitmap))
     files, root = storage(folder)
     make_folder(files, f"{root}/{txn_id}")
-    with files.open_output_stream(f"{root}/{found.path}") as out:
+    with files.open_output_stream(f"{root}/{delete_set.path}") as out:
         out.write(raw)
-    return found
+    return delete_set
 
 
 def ranges_of(bitmap: Any, most: int = RANGES_MAX) -> list[common_pb2.RowIdRange]:
-    """Ranges that contain every id, split at the widest gaps."""
+    """Return ranges that contain every id, split at the widest gaps."""
     ids = np.asarray(bitmap.to_array())
     gaps = np.diff(ids)
     cuts = np.flatnonzero(gaps > 1)

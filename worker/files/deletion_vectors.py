@@ -1,4 +1,4 @@
-"""Positions of hidden rows as other formats have them: in Parquet files, and as deletion vectors.
+"""Positions of hidden rows in other formats: in Parquet files, and as deletion vectors.
 
 Iceberg's Puffin files and Delta's files of vectors share one form:
 length, 4 bytes big-endian | magic, 4 bytes little-endian | portable 64-bit roaring bitmap | CRC-32 of the last two
@@ -22,7 +22,7 @@ BATCH_ROWS: Final = 1 << 18
 
 
 def read_vector(blob: bytes, place: str) -> BitMap64:
-    """The positions in a blob with its frame."""
+    """Return the positions in a blob with length and checksum."""
     body = blob[4:-4]
     is_whole = len(blob) > 12 and struct.unpack(">I", blob[:4])[0] == len(body)
     if not is_whole or struct.unpack(">I", blob[-4:])[0] != zlib.crc32(body):
@@ -31,7 +31,7 @@ def read_vector(blob: bytes, place: str) -> BitMap64:
 
 
 def read_bitmap(body: bytes, place: str) -> BitMap64:
-    """The positions in a blob without length and checksum."""
+    """Return the positions in a blob without length and checksum."""
     if not body.startswith(MAGIC):
         raise unreadable(place)
     try:
@@ -41,11 +41,11 @@ def read_bitmap(body: bytes, place: str) -> BitMap64:
 
 
 def read_positions(stream: Any) -> Iterator[tuple[str, BitMap64]]:
-    """The data files that a Parquet file of positions is about, and the positions of each.
+    """Yield the data files that a Parquet file of positions names, with the positions of each.
 
-    Batch by batch: a small file can have many rows.
+    The file is read batch by batch: a small file can have many rows.
     """
-    found: dict[str, BitMap64] = {}
+    by_path: dict[str, BitMap64] = {}
     file = pq.ParquetFile(stream, read_dictionary=["file_path"])
     for rows in file.iter_batches(BATCH_ROWS, columns=["file_path", "pos"]):
         if not len(rows):
@@ -57,10 +57,10 @@ def read_positions(stream: Any) -> Iterator[tuple[str, BitMap64]]:
         cuts = np.flatnonzero(np.diff(numbers[order])) + 1
         for part in np.split(order, cuts):
             path = str(paths.dictionary[int(numbers[part[0]])].as_py())
-            known = found.get(path)
+            earlier = by_path.get(path)
             new = BitMap64(places[part])
-            found[path] = new if known is None else known | new
-    yield from found.items()
+            by_path[path] = new if earlier is None else earlier | new
+    yield from by_path.items()
 
 
 def unreadable(place: str) -> InputError:

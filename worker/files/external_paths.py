@@ -1,4 +1,4 @@
-"""Locations of external files: links are followed, secrets and files of the lake refused before anything is written.
+"""Locations of external files: links are followed; secrets and the lake's own files are refused before any write.
 
 The service makes the same checks for every registered path. Here they run earlier, and links can be followed.
 """
@@ -21,7 +21,7 @@ CONTAINER_AT: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})  # container
 
 
 def plain_path(path: str) -> str:
-    """A local path, absolute and without links, or a URI without secrets."""
+    """Return a local path, absolute and without links, or a URI without secrets."""
     if "://" not in path and not path.startswith("file:"):
         return os.path.realpath(path)
     parts = urlsplit(path)
@@ -40,8 +40,8 @@ def plain_path(path: str) -> str:
 
 
 def check_outside(client: MetaClient, paths: Iterable[str]) -> None:
-    """Refuses a file in the folder of a table, live or dropped, and a file that is found twice."""
-    known: dict[str, bool] = {}
+    """Refuse a file in the folder of a table, live or dropped, and a file that appears twice."""
+    are_tables: dict[str, bool] = {}
     seen: set[str] = set()
     for path in paths:
         if path in seen:
@@ -49,9 +49,9 @@ def check_outside(client: MetaClient, paths: Iterable[str]) -> None:
         seen.add(path)
         for part in unquote(path).lower().split("/"):
             if UUID.match(part):
-                if part not in known:
-                    known[part] = _is_table(client, part)
-                if known[part]:
+                if part not in are_tables:
+                    are_tables[part] = _is_table(client, part)
+                if are_tables[part]:
                     raise InputError(
                         "PATH_IN_LAKE",
                         f"{path} lies in the folder of table {part}, which the service purges: read that table and "
@@ -60,7 +60,7 @@ def check_outside(client: MetaClient, paths: Iterable[str]) -> None:
 
 
 def check_no_link(files: Any, root: str, path: str) -> None:
-    """Refuses to move a file through a link."""
+    """Refuse to move a file through a link."""
     if link := crosses_link(files, root, path):
         raise InputError("PATH_INVALID", f"{link} is a link: nothing is moved through it; remove it")
 

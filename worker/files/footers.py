@@ -24,9 +24,9 @@ DAYS_AND_TIMES: Final = TIMES | {"date"}
 
 
 def list_parquet(files: Any, folder: str) -> list[Any]:
-    """Data files below a folder, by path, without those that Spark and Hadoop treat as hidden."""
+    """List the data files below a folder, by path, without those that Spark and Hadoop treat as hidden."""
     infos = files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
-    found = [
+    data_files = [
         info
         for info in infos
         if info.type == fs.FileType.File
@@ -34,7 +34,7 @@ def list_parquet(files: Any, folder: str) -> list[Any]:
         and info.base_name[0] not in "._"
         and "/_temporary/" not in info.path
     ]
-    return sorted(found, key=lambda info: str(info.path))
+    return sorted(data_files, key=lambda info: str(info.path))
 
 
 def in_threads(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -49,7 +49,7 @@ def read_footers(files: Any, paths: Sequence[str]) -> list[Any]:
 def data_file(
     meta: catalog_pb2.Table, path: str, footer: Any, size: int, *, external: bool = False
 ) -> common_pb2.DataFile:
-    """The file's entry, without partition, bucket and kind.
+    """Return the file's entry, without partition, bucket and kind.
 
     Bounds of floats in an external file's footer are not used.
     """
@@ -59,9 +59,9 @@ def data_file(
     types, is_old = arrow_types(footer), has_old_calendar(footer)
     leaves = top_leaves(footer)
     for at, column in enumerate(meta.columns):
-        wanted = at < STATS_COLUMNS or column.name in fixed or not column.nullable
+        needs_stats = at < STATS_COLUMNS or column.name in fixed or not column.nullable
         is_known = not (is_old and column.type in DAYS_AND_TIMES)
-        if wanted and is_known and column.name in leaves and fits(types[column.name], column.type):
+        if needs_stats and is_known and column.name in leaves and fits(types[column.name], column.type):
             stats = column_stats(footer, leaves[column.name], column)
             if stats is not None:
                 if external and column.type in FLOATS:
@@ -79,25 +79,25 @@ def data_file(
 
 
 def tombstones_of(footer: Any, leaf: int) -> int:
-    """The number of tombstones; 0 if the footer doesn't show it."""
-    found = 0
+    """Return the number of tombstones; 0 if the footer doesn't show it."""
+    count = 0
     for at in range(footer.num_row_groups):
         chunk = footer.row_group(at).column(leaf)
         stats = chunk.statistics
         if stats is None or not stats.has_min_max or not stats.has_null_count or stats.min != stats.max:
             return 0
-        found += (chunk.num_values - stats.null_count) * (stats.min == TOMBSTONE)
-    return found
+        count += (chunk.num_values - stats.null_count) * (stats.min == TOMBSTONE)
+    return count
 
 
 def top_leaves(footer: Any) -> dict[str, int]:
-    """The positions of flat columns among all leaves. A leaf's path can't distinguish `a.b` from field b in a."""
-    found, at = {}, 0
-    for one in footer.schema.to_arrow_schema():
-        if not pa.types.is_nested(one.type):
-            found[one.name] = at
-        at += _count_leaves(one.type)
-    return found if at == len(footer.schema) else {}
+    """Return the positions of flat columns among all leaves. Paths can't distinguish `a.b` from field b in a."""
+    leaves, at = {}, 0
+    for field in footer.schema.to_arrow_schema():
+        if not pa.types.is_nested(field.type):
+            leaves[field.name] = at
+        at += _count_leaves(field.type)
+    return leaves if at == len(footer.schema) else {}
 
 
 def _count_leaves(kind: Any) -> int:
@@ -109,22 +109,22 @@ def _count_leaves(kind: Any) -> int:
 
 
 def has_old_calendar(footer: Any) -> bool:
-    """Whether days before 1582 use the Julian calendar.
+    """Return whether days before 1582 use the Julian calendar.
 
     Spark rebases them when it reads; the footer doesn't show it.
     """
-    known = footer.metadata or {}
-    return b"org.apache.spark.legacyDateTime" in known or known.get(b"org.apache.spark.version", b"3") < b"3"
+    metadata = footer.metadata or {}
+    return b"org.apache.spark.legacyDateTime" in metadata or metadata.get(b"org.apache.spark.version", b"3") < b"3"
 
 
 def arrow_types(footer: Any) -> dict[str, Any]:
-    """The types without dictionaries, which are an encoding and not a type."""
+    """Return the types without dictionaries, which are an encoding and not a type."""
     schema = footer.schema.to_arrow_schema()
-    return {one.name: one.type.value_type if pa.types.is_dictionary(one.type) else one.type for one in schema}
+    return {field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema}
 
 
 def fits(kind: Any, type_name: str) -> bool:
-    """Whether a file's statistics can be used as they are: its type is the column's."""
+    """Return whether a file's statistics can be used unchanged: its type is the column's."""
     if type_name in TIMES:
         zoned = type_name == "timestamp"
         return bool(pa.types.is_timestamp(kind) and kind.unit == "us" and (kind.tz is not None) == zoned)
@@ -134,31 +134,36 @@ def fits(kind: Any, type_name: str) -> bool:
 
 
 def column_stats(footer: Any, leaf: int, column: catalog_pb2.Column) -> common_pb2.ColumnStats | None:
-    """Statistics over all row groups; None if one row group has none."""
+    """Return the statistics over all row groups; None if one row group has none."""
     groups = [footer.row_group(at).column(leaf) for at in range(footer.num_row_groups)]
     groups = [(chunk.statistics, chunk.num_values) for chunk in groups if chunk.num_values]
     if any(stats is None for stats, _ in groups):
         return None
-    found = common_pb2.ColumnStats(column_id=column.column_id)
-    known = all(stats.has_null_count for stats, _ in groups)
-    if known:
-        found.nulls = sum(stats.null_count for stats, _ in groups)
+    merged = common_pb2.ColumnStats(column_id=column.column_id)
+    counts_nulls = all(stats.has_null_count for stats, _ in groups)
+    if counts_nulls:
+        merged.nulls = sum(stats.null_count for stats, _ in groups)
     filled = [stats for stats, rows in groups if not (stats.has_null_count and stats.null_count == rows)]
     has_bounds = filled and all(stats.has_min_max for stats in filled)
     if has_bounds and column.type in FLOATS:  # parquet-mr writes NaN as the largest
-        has_bounds = not any(math.isnan(one.min_raw) or math.isnan(one.max_raw) for one in filled)
+        has_bounds = not any(
+            math.isnan(chunk_stats.min_raw) or math.isnan(chunk_stats.max_raw) for chunk_stats in filled
+        )
     if has_bounds:
-        low, high = min(one.min_raw for one in filled), max(one.max_raw for one in filled)
+        low, high = (
+            min(chunk_stats.min_raw for chunk_stats in filled),
+            max(chunk_stats.max_raw for chunk_stats in filled),
+        )
         if column.type.startswith("decimal") and isinstance(low, bytes):
-            low = min((one.min_raw for one in filled), key=_signed)
-            high = max((one.max_raw for one in filled), key=_signed)
+            low = min((chunk_stats.min_raw for chunk_stats in filled), key=_signed)
+            high = max((chunk_stats.max_raw for chunk_stats in filled), key=_signed)
         smallest, cut_min = raw_value(low, column.type, is_max=False)
         largest, cut_max = raw_value(high, column.type, is_max=True)
         if smallest is not None and largest is not None:
-            found.min.CopyFrom(smallest)
-            found.max.CopyFrom(largest)
-            found.truncated = cut_min or cut_max
-    return found
+            merged.min.CopyFrom(smallest)
+            merged.max.CopyFrom(largest)
+            merged.truncated = cut_min or cut_max
+    return merged
 
 
 def _signed(raw: bytes) -> int:
@@ -166,34 +171,34 @@ def _signed(raw: bytes) -> int:
 
 
 def bucket_in(path: str) -> int:
-    """The bucket of a staged file, from its folder or the number of the task that wrote it."""
+    """Return the bucket of a staged file, from its folder or the number of the task that wrote it."""
     folder = path.rpartition(f"/{PART}=")[2].partition("/")[0] if f"/{PART}=" in path else ""
     number = folder.partition("-")[0] or path.rpartition("/")[2].removeprefix("part-").partition("-")[0]
     return int(number)
 
 
 def partition_of(meta: catalog_pb2.Table, entry: common_pb2.DataFile, files: Any, path: str) -> common_pb2.Partition:
-    """The partition of the file's rows, from its statistics or its first row."""
-    found = common_pb2.Partition()
+    """Return the partition of the file's rows, from its statistics or its first row."""
+    partition = common_pb2.Partition()
     columns = {column.name: column for column in meta.columns}
-    stats = {one.column_id: one for one in entry.stats}
+    stats = {bounds.column_id: bounds for bounds in entry.stats}
     for name in meta.partition_columns:
         column = columns[name]
-        one = stats.get(column.column_id)
-        value = found.values.add(column=name).value
-        if one is not None and one.HasField("nulls") and one.nulls == entry.rows:
+        bounds = stats.get(column.column_id)
+        value = partition.values.add(column=name).value
+        if bounds is not None and bounds.HasField("nulls") and bounds.nulls == entry.rows:
             value.null = common_pb2.NULL_VALUE_UNSPECIFIED
-        elif one is not None and one.HasField("min") and one.min == one.max and one.nulls == 0:
-            value.CopyFrom(one.min)
+        elif bounds is not None and bounds.HasField("min") and bounds.min == bounds.max and bounds.nulls == 0:
+            value.CopyFrom(bounds.min)
         else:
             first = next(in_pages(path, files).iter_batches(batch_size=1, columns=[name]))
             at = first.schema.get_field_index(name)
             value.CopyFrom(wire_value(first.column(at)[0].as_py(), column.type))
-    return found
+    return partition
 
 
 def check_required(meta: catalog_pb2.Table, entries: Iterable[common_pb2.DataFile]) -> None:
-    """Refuses NULL in NOT NULL columns, by the counts in the footers."""
+    """Refuse NULL in NOT NULL columns, by the counts in the footers."""
     required = {column.column_id: column.name for column in meta.columns if not column.nullable}
     for entry in entries:
         for stats in entry.stats:
@@ -205,10 +210,10 @@ def check_required(meta: catalog_pb2.Table, entries: Iterable[common_pb2.DataFil
 
 
 def name_set_columns(meta: catalog_pb2.Table, entry: common_pb2.DataFile, columns: Sequence[int]) -> None:
-    """Says what images in a file set. Its statistics are those of images, not of rows, but for key and partition."""
+    """Set the columns that a file's images set. Its statistics are those of images, except for key and partition."""
     entry.set_columns[:] = columns
     everywhere = {*meta.primary_key, *meta.partition_columns}
-    kept = {one.column_id for one in meta.columns if one.name in everywhere}
-    known = [stats for stats in entry.stats if stats.column_id in kept]
+    kept = {column.column_id for column in meta.columns if column.name in everywhere}
+    kept_stats = [stats for stats in entry.stats if stats.column_id in kept]
     del entry.stats[:]
-    entry.stats.extend(known)
+    entry.stats.extend(kept_stats)

@@ -1,9 +1,9 @@
-"""Kept deletion vectors: positions of the hidden rows of a bucket of a primary-key table, found once for all readers.
+"""Kept deletion vectors: positions of the hidden rows of a bucket of a primary-key table, shared by all readers.
 
-Newer files of a bucket hide rows of older ones by their keys. A file never changes, so neither does what given newer
-files hide in it. The vectors of a bucket are one file below the table's folder, named by a digest of what they follow
-from: the table, its key, and the newer files with their data versions. A reader that doesn't find the file, or finds it
-damaged, reads the keys instead. So the file can be deleted at any time, and no version of the table can be wrong by it.
+Newer files of a bucket hide rows of older ones by their keys. A file never changes, so neither do the rows that
+given newer files hide in it. The vectors of a bucket are one file below the table's folder, named by a digest of their
+inputs: the table, its key, and the newer files with their data versions. If the file is missing or damaged, a reader
+reads the keys instead. So the file can be deleted at any time, and it can't make a version of the table wrong.
 
     <table>/_vectors/<name>.dv
     magic, 8 bytes | digest of the name's facts, 32 bytes | number of vectors, 4 bytes
@@ -43,7 +43,7 @@ FileId = tuple[int, str]  # a file of a bucket: its data version and its path
 
 
 def name_of(meta: catalog_pb2.Table, files: Iterable[FileId]) -> str:
-    """The name of the vectors of a bucket with these files; empty if none of them can hide rows of another.
+    """Return the name of the vectors of a bucket with these files; empty if no file can hide rows of another.
 
     The files of the lowest data version are not part of it: they hide nothing, and a plan may have left some of them
     out.
@@ -60,7 +60,7 @@ def name_of(meta: catalog_pb2.Table, files: Iterable[FileId]) -> str:
 
 
 def names_of(meta: catalog_pb2.Table, entries: Iterable[common_pb2.LiveEntry]) -> set[str]:
-    """The names of the vectors that a version with these entries can use."""
+    """Return the names of the vectors that a version with these entries can use."""
     if not meta.primary_key:
         return set()
     buckets: dict[object, list[FileId]] = {}
@@ -72,7 +72,7 @@ def names_of(meta: catalog_pb2.Table, entries: Iterable[common_pb2.LiveEntry]) -
 
 
 def encode(name: str, vectors: Mapping[FileId, Positions]) -> bytes:
-    """The content of the file."""
+    """Return the content of a file of vectors."""
     parts = [MAGIC, bytes.fromhex(name), _COUNT.pack(len(vectors))]
     for (version, path), positions in vectors.items():
         numbers = array("I")
@@ -87,7 +87,7 @@ def encode(name: str, vectors: Mapping[FileId, Positions]) -> bytes:
 
 
 def decode(name: str, content: bytes) -> dict[FileId, Positions]:
-    """The vectors in the file of that name; ValueError if it is damaged, or another one."""
+    """Return the vectors in a file. Raises ValueError if it is damaged, or has another name."""
     body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
         raise ValueError("its digest is wrong")
@@ -118,7 +118,7 @@ def _part(body: bytes, at: int) -> tuple[bytes, int]:
 
 
 def read(table_folder: str, name: str) -> dict[FileId, Positions] | None:
-    """The kept vectors of that name; None if there are none, or none that can be used."""
+    """Return the kept vectors of a name; None if there are none, or they can't be used."""
     files, path = storage(f"{table_folder}/{FOLDER}/{name}{SUFFIX}")
     try:
         with files.open_input_stream(path) as stream:
@@ -128,7 +128,7 @@ def read(table_folder: str, name: str) -> dict[FileId, Positions] | None:
 
 
 def write(table_folder: str, name: str, vectors: Mapping[FileId, Positions]) -> bool:
-    """Keeps them, for readers to come; returns whether they are small enough."""
+    """Keep vectors for later readers. Return whether they are small enough."""
     if any(len(positions) and positions[-1] >= ROWS_MAX for positions in vectors.values()):
         return False
     content = encode(name, vectors)

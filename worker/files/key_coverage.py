@@ -1,9 +1,9 @@
-"""What a key index covers: of a version all files, but those that are listed.
+"""The coverage of a key index: all files of a version, except those that it lists.
 
-Who looks keys up needs no list of the table's files then: layers name files with an image of a key, a coverage lists
-those that no layer covers, and files that were added after its version are told by the service. A coverage is of use
-as long as all of its layers can be read. It says of which history its version is: a service that was restored from a
-backup gives the same numbers to other versions.
+A key look-up then needs no list of the table's files: layers name files with an image of a key, a coverage lists the
+files that no layer covers, and the service lists the files that were added after its version. A coverage is valid as
+long as all of its layers can be read. It contains the history of its version: a service that was restored from a backup
+gives the same numbers to other versions.
 
     <table>/_keys/<facts>/<version>-<name>.coverage
     SHA-256 of the rest, 32 bytes | JSON: facts, history, version, layers, partitions (each once), others
@@ -31,7 +31,7 @@ File = tuple[str, bytes]  # its path, its partition as a message
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The layers that cover the files of a version, and the files that they don't cover, by bucket number."""
+    """The layers that cover the files of a version, and the files that no layer covers, by bucket number."""
 
     history: str  # of the service, that the version is of
     version: int
@@ -40,7 +40,7 @@ class Coverage:
 
 
 def encode(facts: str, coverage: Coverage) -> bytes:
-    """The content of a coverage."""
+    """Return the content of a coverage."""
     files = [(bucket, *file) for bucket, others in coverage.others.items() for file in others]
     partitions = {partition: at for at, partition in enumerate(dict.fromkeys(partition for _, _, partition in files))}
     content = {
@@ -56,7 +56,7 @@ def encode(facts: str, coverage: Coverage) -> bytes:
 
 
 def decode(facts: str, content: bytes) -> Coverage | None:
-    """A coverage; None if it is damaged, or another table's."""
+    """Return a coverage; None if it is damaged, or another table's."""
     digest, text = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.sha256(text).digest() != digest:
         return None
@@ -73,10 +73,10 @@ def decode(facts: str, content: bytes) -> Coverage | None:
 
 
 def name_of(coverage: Coverage, content: bytes) -> str:
-    """The name of its file; later versions have later names."""
+    """Return the name of a coverage's file. Later versions have later names."""
     return f"{coverage.version:0{VERSION_DIGITS}d}-{hashlib.sha256(content).hexdigest()[:32]}{SUFFIX}"
 
 
 def newest(paths: Iterable[str]) -> str | None:
-    """The path of the coverage of the newest version, among paths of coverages."""
+    """Return the path of the coverage of the newest version, among paths of coverages."""
     return max(paths, default=None)

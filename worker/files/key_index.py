@@ -1,9 +1,8 @@
-"""Key indexes: which files of a bucket number, in all partitions, have an image of a key.
+"""Key indexes: the files of a bucket number, in all partitions, that have an image of a key.
 
-A file never changes, so what it holds of keys is known once and for all. An index is some layers, each of which covers
-the files that it names: for every image in them the hash of its key, the file, and whether it is a tombstone, sorted
-by hash. Files that no layer covers are read. So a layer that is missing, damaged or older than the table costs time
-and changes no answer.
+A file never changes, so its keys never change. An index is some layers, each of which covers the files that it names:
+for every image in them the hash of its key, the file, and whether it is a tombstone, sorted by hash. Files that no
+layer covers are read. So a layer that is missing, damaged or older than the table costs time and changes no answer.
 
     <table>/_keys/<facts>/<bucket>-<name>.keys    see `worker/files/key_layer.py`
 
@@ -63,12 +62,12 @@ def facts_of(meta: catalog_pb2.Table, table_id: str = "") -> str:
 
 
 def folder_of(meta: catalog_pb2.Table) -> str:
-    """The folder of a table's layers, below the table's folder."""
+    """Return the folder of a table's layers, below the table's folder."""
     return f"{FOLDER}/{facts_of(meta)}"
 
 
 def _bucket_of(path: str) -> int:
-    """The bucket number in the name of a layer; -1 if it is none of ours."""
+    """Return the bucket number in the name of a layer; -1 for another file."""
     number = path.rpartition("/")[2].partition("-")[0]
     return int(number) if number.isdecimal() else -1
 
@@ -86,7 +85,7 @@ def _coverage_size(coverage: Coverage) -> int:
 
 
 class Memory(Generic[V]):
-    """What this process read of an index. Threads share it."""
+    """The parts of an index that this process has read. Threads share it."""
 
     def __init__(self, most: int, size: Callable[[V], int]) -> None:
         self._held: LRUCache[Hashable, V] = LRUCache(most, getsizeof=size)
@@ -116,16 +115,16 @@ LISTS: Final[Memory[list[str]]] = Memory(FILES_MAX, lambda paths: 1 + len(paths)
 
 
 def forget_all() -> None:
-    """As if another process had read it all."""
+    """Forget everything, as in a new process."""
     for memory in (HEADS, BLOCKS, COVERAGES, LISTS):
         memory.clear()
 
 
 class KeyIndex:
-    """The layers that storage has of a table, by bucket number; of some buckets, or all. Damaged ones are left out.
+    """The layers of a table in storage, by bucket number; of some buckets, or all. Damaged ones are left out.
 
-    A fork has files of the table that it left, so that table's layers are of use to it, too, with `others`. A list of
-    the layers that is `remembered` may be old: `forget` it if one of them can't be read, or they cover too little.
+    A fork has files of its original table, so that table's layers serve it, too, with `others`. A `remembered` list of
+    the layers may be old: `forget` it if one of them can't be read, or they cover too little.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class KeyIndex:
             layers.sort(key=lambda layer: -layer.images)
 
     def _find(self, facts: str, chosen: set[int] | None) -> Iterator[tuple[str, str]]:
-        """The layers that have these facts; of some buckets, or all."""
+        """Return the layers that have these facts; of some buckets, or all."""
         for path in self._listed(f"{FOLDER}/{facts}"):
             if path.endswith(key_coverage.SUFFIX):
                 if facts == self._facts:
@@ -172,7 +171,7 @@ class KeyIndex:
             self.layers[layer.bucket].append(layer)
 
     def _read_at_once(self, layers: Iterable[tuple[str, str]]) -> None:
-        """Reads what isn't remembered of layers and of the coverage, so that nothing waits for another's answer."""
+        """Read the layers and the coverage that aren't remembered at once, so that no request waits for another."""
         heads = [partial(self._head, *each) for each in layers if HEADS.find(f"{self._root}/{each[1]}") is None]
         reads: list[Callable[[], object]] = [*heads, self.coverage] if self._is_remembered else [*heads]
         if len(reads) > 1:
@@ -180,7 +179,7 @@ class KeyIndex:
                 list(pool.map(lambda read: read(), reads))
 
     def _listed(self, folder: str) -> list[str]:
-        """The paths of layers and coverages, below the table's folder."""
+        """Return the paths of layers and coverages, below the table's folder."""
         remembered = LISTS.find(f"{self._root}/{folder}") if self._is_remembered else None
         if remembered is not None:
             return remembered
@@ -195,11 +194,11 @@ class KeyIndex:
         return paths
 
     def forget(self) -> None:
-        """Forgets which layers there are."""
+        """Forget the list of layers."""
         LISTS.drop(f"{self._root}/{FOLDER}/{self._facts}")
 
     def coverage(self) -> Coverage | None:
-        """What the layers cover, as of the newest version of which that is kept."""
+        """Return the newest kept coverage of the layers."""
         path = key_coverage.newest(self.coverages)
         if path is None:
             return None
@@ -216,7 +215,7 @@ class KeyIndex:
         return coverage
 
     def _head(self, facts: str, path: str) -> Layer | None:
-        """The head. A small layer of an object store comes whole, and its blocks are remembered, too."""
+        """Return the head of a layer. A small layer in an object store is read whole, and its blocks are remembered."""
         whole = f"{self._root}/{path}"
         remembered = HEADS.find(whole)
         if remembered is not None:
@@ -235,13 +234,13 @@ class KeyIndex:
         return layer
 
     def _stream(self, whole: str) -> Any:
-        """A file that is opened once, which is a request to an object store, and is closed with this."""
+        """Return a file that is opened once, because each open is a request to an object store."""
         if whole not in self._streams:
             self._streams[whole] = self._files.open_input_file(whole)
         return self._streams[whole]
 
     def find(self, layer: Layer, hashes: Hashes) -> tuple[Places, Places] | None:
-        """`find_in` a layer; None if it can't be read. Blocks that are read alone are remembered."""
+        """Call `find_in` for a layer; None if it can't be read. Blocks that are read alone are remembered."""
         whole = f"{self._root}/{layer.path}"
 
         def read(begin: int, end: int) -> Images:
@@ -258,7 +257,7 @@ class KeyIndex:
             return None
 
     def images(self, layer: Layer) -> Images | None:
-        """All images of a layer; None if it can't be read."""
+        """Return all images of a layer; None if it can't be read."""
         try:
             return read_blocks(layer, self._stream(f"{self._root}/{layer.path}"), 0, layer.blocks)
         except UNREADABLE:
@@ -271,7 +270,7 @@ class KeyIndex:
             yield read_blocks(layer, stream, begin, min(begin + RUN_BLOCKS, layer.blocks))
 
     def write(self, bucket: int, files: Mapping[str, bytes], images: Images) -> str:
-        """Keeps a layer of these files, which have their partitions; returns its path."""
+        """Keep a layer of these files, which have their partitions. Return its path."""
         content = encode(self._facts, bucket, files, images)
         name = hashlib.sha256(content).hexdigest()[:32]
         path = f"{FOLDER}/{self._facts}/{bucket:05d}-{name}{SUFFIX}"
@@ -279,7 +278,7 @@ class KeyIndex:
         return path
 
     def write_coverage(self, coverage: Coverage) -> str:
-        """Keeps what layers cover; returns its path."""
+        """Keep the coverage of layers. Return its path."""
         content = key_coverage.encode(self._facts, coverage)
         path = f"{FOLDER}/{self._facts}/{key_coverage.name_of(coverage, content)}"
         put_whole(self._files, f"{self._root}/{path}", content)
@@ -287,7 +286,7 @@ class KeyIndex:
         return path
 
     def delete(self, path: str) -> None:
-        """Deletes a layer. Who is reading it reads the files instead."""
+        """Delete a layer. Its readers read the files instead."""
         try:
             self._files.delete_file(f"{self._root}/{path}")
         except (OSError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""Layers of a key index: what a file of one has, and how keys are found in it.
+"""Layers of a key index: their file format, and the search for keys in them.
 
     magic, 8 bytes | length of the head, 4 bytes
     head as JSON: facts, bucket, images, files, their partitions (each once), of each file the place of its partition
@@ -38,7 +38,7 @@ Numbers = np.ndarray[Any, np.dtype[np.uint32]]  # of images that are many
 
 
 class DamagedIndexError(Exception):
-    """A layer has not the content that was written."""
+    """A layer whose content is not what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,17 @@ class Images:
         return Images(self.hashes[part], self.numbers[part])
 
     def fill(self, hashes: Hashes, numbers: Places | Numbers) -> None:
-        """Puts other images into the same memory."""
+        """Copy other images into the same memory."""
         self.hashes[:] = hashes
         self.numbers[:] = numbers
 
     def by_hash(self) -> Images:
-        """The same, in the order of the hashes."""
+        """Return the images in the order of their hashes."""
         order = np.argsort(self.hashes, kind="stable")
         return Images(self.hashes[order], self.numbers[order])
 
     def by_file(self, files: int) -> Iterator[Images]:
-        """Those of each of so many files, with 1 for a tombstone."""
+        """Return the images of each file, with 1 for a tombstone."""
         order = np.argsort(self.numbers >> 1, kind="stable")
         ends = np.searchsorted(self.numbers[order] >> 1, np.arange(files + 1))
         for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
@@ -92,7 +92,7 @@ class Layer:
 
 
 def encode(facts: str, bucket: int, files: Mapping[str, bytes], images: Images) -> bytearray:
-    """The content of a layer of these files, which have their partitions."""
+    """Return the content of a layer of these files, which have their partitions."""
     partitions = {partition: at for at, partition in enumerate(dict.fromkeys(files.values()))}
     head = {
         "facts": facts,
@@ -128,7 +128,7 @@ def _image_bytes(layer: Layer) -> int:
 
 
 def decode_head(facts: str, path: str, stream: Any) -> Layer:
-    """The head of the layer in a stream; DamagedIndexError if it is damaged, or another table's."""
+    """Return the head of the layer in a stream. Raises DamagedIndexError if it is damaged, or another table's."""
     front = b""
 
     def part(begin: int, end: int) -> bytes:
@@ -160,7 +160,7 @@ def decode_head(facts: str, path: str, stream: Any) -> Layer:
 
 
 def find_in(layer: Layer, read: Callable[[int, int], Images], hashes: Hashes) -> tuple[Places, Places]:
-    """The images of these keys, whose hashes ascend: the place of each one's hash, and its number.
+    """Return the images of these keys, whose hashes ascend: the place of each hash, and the image's number.
 
     `read` reads the images from one block up to another.
     """
@@ -187,7 +187,7 @@ def find_in(layer: Layer, read: Callable[[int, int], Images], hashes: Hashes) ->
 
 
 def _runs(blocks: Places) -> Iterator[tuple[int, int]]:
-    """Blocks that are read at once: the first one, and the one after the last."""
+    """Yield the ranges of blocks that are read at once: the first one, and the one after the last."""
     at = 0
     while at < len(blocks):
         end = at + 1
@@ -198,7 +198,7 @@ def _runs(blocks: Places) -> Iterator[tuple[int, int]]:
 
 
 def read_blocks(layer: Layer, stream: Any, begin: int, end: int) -> Images:
-    """The images in some blocks; DamagedIndexError if one is damaged."""
+    """Return the images in some blocks. Raises DamagedIndexError if one is damaged."""
     width = _image_bytes(layer)
     total = min(end * BLOCK_IMAGES, layer.images) - begin * BLOCK_IMAGES
     stream.seek(layer.begin + begin * BLOCK_IMAGES * width)

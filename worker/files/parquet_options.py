@@ -1,4 +1,4 @@
-"""How pyarrow writes a table's files: codec, encodings, and the columns that get bounds in the footer.
+"""Options for pyarrow's writer of a table's files: codec, encodings, and the columns with bounds in the footer.
 
 Only columns whose bounds hold under Spark's order get them. Spark orders NaN above every number, and the bounds that
 pyarrow writes ignore NaN, so a reader that uses them misses rows with NaN. A float column that contains NaN therefore
@@ -28,13 +28,13 @@ DECIMAL64_DIGITS: Final = 18  # of decimals with more digits a value takes more 
 
 
 def codec_of(meta: catalog_pb2.Table, words: Mapping[str, str] = PYARROW_CODECS) -> str:
-    """The table's codec, by the writer's name for it."""
+    """Return the table's codec, by the writer's name for it."""
     codec = meta.properties.get("write.compression", "zstd")
     return words.get(codec, codec)
 
 
 def options_of(meta: catalog_pb2.Table, schema: pa.Schema, nan: frozenset[str]) -> dict[str, Any]:
-    """Options of pyarrow's writers; `nan` are the columns that contain NaN."""
+    """Return options of pyarrow's writers. `nan` are the columns that contain NaN."""
     codec = codec_of(meta)
     return {
         "compression": codec,
@@ -46,7 +46,7 @@ def options_of(meta: catalog_pb2.Table, schema: pa.Schema, nan: frozenset[str]) 
 
 
 def options_for(meta: catalog_pb2.Table, rows: pa.Table, group_rows: int) -> dict[str, Any]:
-    """Options of pyarrow's writer for a file of these rows, with row groups of so many."""
+    """Return options of pyarrow's writer for a file of these rows, with row groups of a given size."""
     few = options_for_few(meta, rows)
     return few if few is not None else options_for_many(meta, rows, group_rows)
 
@@ -87,22 +87,22 @@ def is_stored_as_integer(kind: pa.DataType) -> bool:
 
 
 def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:
-    """The columns that a dictionary makes smaller, by their Parquet names. Others are read more slowly with one."""
-    found: list[str] = []
-    for one in schema:
-        if pa.types.is_nested(one.type):
-            found += [path for path, _ in leaves(one.name, one.type)]  # not looked into
+    """Return the columns that a dictionary makes smaller, by their Parquet names. It slows reads of others down."""
+    paths: list[str] = []
+    for field in schema:
+        if pa.types.is_nested(field.type):
+            paths += [path for path, _ in leaves(field.name, field.type)]  # not looked into
             continue
-        column = rows[one.name]
+        column = rows[field.name]
         distinct = column.approx_n_unique()
         value_bytes = column.estimated_size() / len(column)
         if distinct * REPEATS <= len(column) and distinct * value_bytes <= DICTIONARY_BYTES:
-            found.append(one.name)
-    return found
+            paths.append(field.name)
+    return paths
 
 
 def bloom_filters(meta: catalog_pb2.Table, rows: pl.DataFrame) -> dict[str, dict[str, float]]:
-    """The Bloom filters of a row group like these rows, by column, as large as its distinct values ask for."""
+    """Return the Bloom filters of a row group like these rows, by column. Distinct values decide their sizes."""
     listed = {name.lower() for name in parse_column_list(meta.properties.get(BLOOM_COLUMNS, ""))}
     return {
         column.name: {"ndv": max(1, _distinct(rows[column.name])), "fpp": FALSE_POSITIVES}
@@ -112,9 +112,9 @@ def bloom_filters(meta: catalog_pb2.Table, rows: pl.DataFrame) -> dict[str, dict
 
 
 def _distinct(column: pl.Series) -> int:
-    found = column.approx_n_unique()
-    assert isinstance(found, int)
-    return found
+    count = column.approx_n_unique()
+    assert isinstance(count, int)
+    return count
 
 
 def has_nan(values: pa.ChunkedArray) -> bool:
@@ -122,33 +122,33 @@ def has_nan(values: pa.ChunkedArray) -> bool:
 
 
 def with_nan(rows: pl.DataFrame) -> frozenset[str]:
-    """The float columns that contain NaN."""
-    return frozenset(one.name for one in rows.iter_columns() if one.dtype.is_float() and one.is_nan().any())
+    """Return the float columns that contain NaN."""
+    return frozenset(column.name for column in rows.iter_columns() if column.dtype.is_float() and column.is_nan().any())
 
 
 def flat_columns(rows: pa.Table) -> pl.DataFrame:
-    """The columns without nesting."""
-    found = pl.from_arrow(rows.select([one.name for one in rows.schema if not pa.types.is_nested(one.type)]))
-    assert isinstance(found, pl.DataFrame)
-    return found
+    """Return the columns without nesting."""
+    frame = pl.from_arrow(rows.select([field.name for field in rows.schema if not pa.types.is_nested(field.type)]))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def bounded(schema: pa.Schema, nan: frozenset[str]) -> list[str]:
-    """The leaves that get bounds, by their Parquet names; `nan` are the columns that contain NaN."""
-    found: dict[str, bool] = {}
-    for one in schema:
-        for path, kind in leaves(one.name, one.type):
-            holds = not pa.types.is_floating(kind) or not (pa.types.is_nested(one.type) or path in nan)
-            found[path] = holds and found.get(path, True)  # `a.b` is a column's name, or a field's path
-    return [path for path, holds in found.items() if holds]
+    """Return the leaves that get bounds, by their Parquet names. `nan` are the columns that contain NaN."""
+    by_path: dict[str, bool] = {}
+    for field in schema:
+        for path, kind in leaves(field.name, field.type):
+            holds = not pa.types.is_floating(kind) or not (pa.types.is_nested(field.type) or path in nan)
+            by_path[path] = holds and by_path.get(path, True)  # `a.b` is a column's name, or a field's path
+    return [path for path, holds in by_path.items() if holds]
 
 
 def leaves(path: str, kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """The leaves of a column, by their Parquet names."""
+    """Return the leaves of a column, by their Parquet names."""
     if pa.types.is_list(kind):
         return leaves(f"{path}.list.element", kind.value_type)
     if pa.types.is_map(kind):
         return leaves(f"{path}.key_value.key", kind.key_type) + leaves(f"{path}.key_value.value", kind.item_type)
     if pa.types.is_struct(kind):
-        return [leaf for one in kind for leaf in leaves(f"{path}.{one.name}", one.type)]
+        return [leaf for field in kind for leaf in leaves(f"{path}.{field.name}", field.type)]
     return [(path, kind)]

@@ -1,8 +1,8 @@
-"""Some pages of a column, as a Parquet file of their own.
+"""Some pages of a column, as a separate Parquet file.
 
-pyarrow reads a column of a row group from its first page on. A look-up wants a page from the middle. So the column's
-pages are found by their headers, which say how long they are and how many values they have, and those that are wanted
-become a small file in memory: the column's dictionary if they need it, the pages as they are, and a footer. pyarrow
+pyarrow reads a column of a row group from its first page on. A look-up needs a page from the middle. So the column's
+pages are found by their headers, which contain their lengths and numbers of values, and the needed pages become a
+small file in memory: the column's dictionary if they need it, the pages as they are, and a footer. pyarrow
 reads that file, so the values are decoded by the same code as always.
 
 Only columns without nesting are read this way, where a value is a row.
@@ -46,10 +46,10 @@ WITHOUT_DICTIONARY: Final = frozenset([0, 3, 5, 6, 7, 9])  # encodings
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The pages of a column in a row group that hold some positions.
+    """The pages of a column in a row group that contain some positions.
 
-    `file` reads them: a Parquet file of this column and these pages. `places` are the positions in it, `size` is how
-    many bytes it takes, and `unpacked_size` how many they become.
+    `file` reads them: a Parquet file of this column and these pages. `places` are the positions in it, `size` is its
+    number of bytes, and `unpacked_size` that of its values.
     """
 
     file: Callable[[], bytes]
@@ -77,36 +77,36 @@ class PagedFile:
         self._elements = _columns_of(_footer(stream))
 
     def pages(self, group: int, leaf: int, positions: Numbers) -> Pages:
-        """The pages of a column without nesting; positions, one at least, ascend and count from the group's begin."""
+        """Return pages of a flat column. Positions (at least one) ascend and count from the group's start."""
         chunk = self._metadata.row_group(group).column(leaf)
         if chunk.compression not in CODECS or leaf not in self._elements:
             raise UnknownBytesError(f"{chunk.path_in_schema}, {chunk.compression}")
-        dictionary, found, begins = [], [], []
+        dictionary, data_pages, begins = [], [], []
         begin, last = 0, int(positions[-1])
         for page in self._walked(chunk):
             if page.kind == DICTIONARY_PAGE:
                 dictionary.append(page)
             elif page.kind in (DATA_PAGE, DATA_PAGE_V2):
-                found.append(page)
+                data_pages.append(page)
                 begins.append(begin)
                 begin += page.values
                 if begin > last:
                     break
-            if len(found) > PAGES_MAX:
+            if len(data_pages) > PAGES_MAX:
                 raise UnknownBytesError(f"{chunk.path_in_schema} has many small pages")
         if begin <= last:
             raise UnknownBytesError(f"{chunk.path_in_schema} ends at {begin}")
         numbers = np.searchsorted(np.array([*begins[1:], begin]), positions, "right")
-        wanted = np.unique(numbers)
-        chosen = [found[at] for at in wanted.tolist()]
+        page_numbers = np.unique(numbers)
+        chosen = [data_pages[at] for at in page_numbers.tolist()]
         if all(page.encoding in WITHOUT_DICTIONARY for page in chosen):
             dictionary = []
         counts = np.array([page.values for page in chosen])
-        shifts = np.array(begins)[wanted] - (np.cumsum(counts) - counts)
+        shifts = np.array(begins)[page_numbers] - (np.cumsum(counts) - counts)
         parts = [*dictionary, *chosen]
         return Pages(
             file=partial(self._file, chunk, self._elements[leaf], dictionary, chosen),
-            places=positions - shifts[np.searchsorted(wanted, numbers)],
+            places=positions - shifts[np.searchsorted(page_numbers, numbers)],
             size=sum(page.size for page in parts),
             unpacked_size=sum(page.unpacked_size for page in parts),
         )
@@ -181,12 +181,12 @@ def _footer(stream: Any) -> bytes:
     length = int.from_bytes(end[:4], "little")
     if end[4:] != MAGIC or length + 8 > size:
         raise UnknownBytesError("no footer")
-    found: bytes = stream.read_at(length, size - 8 - length)
-    return found
+    footer: bytes = stream.read_at(length, size - 8 - length)
+    return footer
 
 
 def _columns_of(footer: bytes) -> dict[int, bytes]:
-    """The elements of the schema that are columns without nesting, as they are in the footer, by their leaves."""
+    """Return the schema elements of the columns without nesting, as in the footer, by leaf."""
     reader = Reader(footer)
     try:
         for number, kind in reader.fields():

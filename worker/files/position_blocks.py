@@ -33,35 +33,35 @@ class Blocks:
 
 
 def blocks_of(positions: Positions, file: int = 0) -> Blocks:
-    """The blocks of sorted positions in a file."""
+    """Return the blocks of sorted positions in a file."""
     words = positions >> np.uint64(WORD_BITS)
     begins = np.flatnonzero(_is_new(words))
     bits = np.bitwise_or.reduceat(np.uint64(1) << (positions & np.uint64(63)), begins) if len(begins) else words
     words = words[begins]
     numbers = words >> np.uint64(BLOCK_BITS - WORD_BITS)
     is_new = _is_new(numbers)
-    found = np.zeros((np.count_nonzero(is_new), BLOCK_WORDS), np.uint64)
-    found[np.cumsum(is_new) - 1, words & np.uint64(BLOCK_WORDS - 1)] = bits
-    of_file = np.full(len(found), file, np.int64)
-    return Blocks(of_file, numbers[is_new].view(np.int64), found.view(np.int64))
+    block_words = np.zeros((np.count_nonzero(is_new), BLOCK_WORDS), np.uint64)
+    block_words[np.cumsum(is_new) - 1, words & np.uint64(BLOCK_WORDS - 1)] = bits
+    of_file = np.full(len(block_words), file, np.int64)
+    return Blocks(of_file, numbers[is_new].view(np.int64), block_words.view(np.int64))
 
 
 def _is_new(sorted_numbers: Positions) -> Flags:
-    """Whether each differs from the one before."""
+    """Return whether each number differs from the previous one."""
     return np.concatenate([np.ones(min(len(sorted_numbers), 1), bool), sorted_numbers[1:] != sorted_numbers[:-1]])
 
 
 def has_bits(blocks: Blocks, positions: Positions) -> Flags:
-    """Whether each position has its bit set in the blocks of one file."""
-    wanted = (positions >> np.uint64(BLOCK_BITS)).view(np.int64)
-    at = np.minimum(np.searchsorted(blocks.numbers, wanted), len(blocks) - 1)
+    """Return whether each position has its bit set in the blocks of one file."""
+    numbers = (positions >> np.uint64(BLOCK_BITS)).view(np.int64)
+    at = np.minimum(np.searchsorted(blocks.numbers, numbers), len(blocks) - 1)
     word = blocks.words.view(np.uint64)[at, positions >> np.uint64(WORD_BITS) & np.uint64(BLOCK_WORDS - 1)]
-    found: Flags = (blocks.numbers[at] == wanted) & (word >> (positions & np.uint64(63)) & np.uint64(1) == 1)
-    return found
+    flags: Flags = (blocks.numbers[at] == numbers) & (word >> (positions & np.uint64(63)) & np.uint64(1) == 1)
+    return flags
 
 
 def positions_of(bitmap: BitMap64) -> Positions:
-    """Sorted."""
+    """Return the positions in a bitmap, sorted."""
     return np.frombuffer(bitmap.to_array(), dtype=np.uint64) if len(bitmap) else np.empty(0, np.uint64)
 
 
@@ -77,7 +77,7 @@ def places_of(numbers: Positions, wanted: Positions) -> Numbers:
 
 
 def within(bitmap: BitMap64, first: int, last: int) -> BitMap64:
-    """The row ids from first to last."""
+    """Return the row ids from first to last."""
     if not len(bitmap) or last < bitmap.min() or first > bitmap.max():
         return BitMap64()
     span = BitMap64()

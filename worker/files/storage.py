@@ -1,4 +1,4 @@
-"""The file systems that tables lie on. Knows nothing of Spark.
+"""The file systems of tables. No Spark here.
 
 Deleting, and listing files to delete, follows no link: `walk` skips links, and `crosses_link` finds the first link on
 the way to a file.
@@ -37,9 +37,9 @@ _opened: dict[str, Callable[[str], Any]] = {}  # by the URI of a warehouse: what
 
 
 def open_tables_by(warehouse: str, opener: Callable[[str], Any]) -> Callable[[], None]:
-    """From now on the files of the warehouse's tables are opened by a file system of each table: `opener` gets its id.
+    """Open the files of the warehouse's tables with a file system for each table: `opener` gets its id.
 
-    Returns what ends that.
+    Return a function that ends this.
     """
     root = s3_uri(warehouse).rstrip("/") + "/"
     _opened[root] = opener
@@ -52,33 +52,33 @@ def open_tables_by(warehouse: str, opener: Callable[[str], Any]) -> Callable[[],
 
 
 def has_opener(path: str) -> bool:
-    """Whether the files below are opened by what only this process has."""
+    """Return whether the files below a path are opened by an opener of this process."""
     return any(s3_uri(path).startswith(root) for root in list(_opened))
 
 
 def s3_uri(path: str) -> str:
-    """The URI in one spelling, if it is one of S3."""
+    """Return an S3 URI in its standard spelling; other paths unchanged."""
     scheme, colon, rest = path.partition(":")
     return f"s3{colon}{rest}" if scheme in {"s3a", "s3n"} else path
 
 
 def storage(path: str) -> tuple[Any, str]:
-    """The file system of a path or URI, and the path in it."""
+    """Return the file system of a path or URI, and the path in it."""
     for root, opener in list(_opened.items()):
         if s3_uri(path).startswith(root):
             inside = s3_uri(path)
             return opener(inside.removeprefix(root).partition("/")[0]), inside.removeprefix("s3://").rstrip("/")
     if path.startswith("/"):
         return _LOCAL, _plain(path)
-    if (found := _on_s3(path)) is not None:
-        return found
+    if (in_bucket := _on_s3(path)) is not None:
+        return in_bucket
     if "://" in path or path.startswith("file:"):
         scheme, colon, rest = path.partition(":")
         place, query, options = rest.partition("?")
         if scheme != "file":  # there %20 stands for itself, as for Spark
             place = quote(place, safe="/:@!$&'()*+,;=[]")
-        known = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
-        other: tuple[Any, str] = fs.FileSystem.from_uri(f"{known}{colon}{place}{query}{options}")
+        plain_scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
+        other: tuple[Any, str] = fs.FileSystem.from_uri(f"{plain_scheme}{colon}{place}{query}{options}")
         return other
     return _LOCAL, str(Path(path).absolute())
 
@@ -89,25 +89,25 @@ def _plain(path: str) -> str:
 
 
 def _on_s3(path: str) -> tuple[Any, str] | None:
-    """One file system for each bucket and its settings: each has connections of its own, and is slow to make."""
-    found = _IN_BUCKET.fullmatch(s3_uri(path))
-    if found is None:
+    """Return the file system of a bucket and its settings. It is kept: it has its connections, and is slow to make."""
+    matched = _IN_BUCKET.fullmatch(s3_uri(path))
+    if matched is None:
         return None
-    settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
-    return _s3(found["bucket"], found["options"] or "", settings, os.getpid()), found["path"]
+    settings = tuple(sorted(variable for variable in os.environ.items() if variable[0].startswith("AWS_")))
+    return _s3(matched["bucket"], matched["options"] or "", settings, os.getpid()), matched["path"]
 
 
 @lru_cache(maxsize=64)
 def _s3(bucket: str, options: str, settings: tuple[tuple[str, str], ...], process: int) -> Any:  # noqa: ARG001 - the key
-    """A file below 5 MiB is written by one request."""
-    wanted = options if DELAYED in options else f"{options}&{DELAYED}" if options else f"?{DELAYED}"
-    files, _ = fs.FileSystem.from_uri(f"s3://{bucket}{wanted}")
+    """Return a new file system of a bucket. It writes a file below 5 MiB by one request."""
+    delayed_options = options if DELAYED in options else f"{options}&{DELAYED}" if options else f"?{DELAYED}"
+    files, _ = fs.FileSystem.from_uri(f"s3://{bucket}{delayed_options}")
     return files
 
 
 @contextmanager
 def open_to_read(files: Any, path: str) -> Iterator[Any]:
-    """A file that is read here and there. A small one of an object store comes whole, by one request."""
+    """Open a file for random access. A small one in an object store is read whole, by one request."""
     with files.open_input_file(path) as stream:
         if is_local(files) or stream.size() > WHOLE_BYTES_MAX:
             yield stream
@@ -116,7 +116,7 @@ def open_to_read(files: Any, path: str) -> Iterator[Any]:
 
 
 def in_pages(source: Any, files: Any = None) -> Any:
-    """A Parquet file that is read page by page.
+    """Open a Parquet file that is read page by page.
 
     By default pyarrow keeps every row group that it has read to the end.
     """
@@ -126,13 +126,13 @@ def in_pages(source: Any, files: Any = None) -> Any:
 
 
 def make_folder(files: Any, path: str) -> None:
-    """Creates a folder and those above it. Object stores need none, and may allow none."""
+    """Create a folder and its parents. Object stores need no folders, and may refuse them."""
     if not isinstance(files, OBJECT_STORES):
         files.create_dir(path, recursive=True)
 
 
 def put_whole(files: Any, path: str, content: bytes | bytearray) -> None:
-    """Writes a file that has its name when it is complete."""
+    """Write a file that gets its name when it is complete."""
     make_folder(files, path.rpartition("/")[0])
     if not is_local(files):
         with files.open_output_stream(path) as sink:
@@ -151,7 +151,7 @@ def is_local(files: Any) -> bool:
 
 
 def walk(files: Any, folder: str) -> Iterator[tuple[str, int]]:
-    """Paths and sizes of the files below a folder, without links and the files behind them."""
+    """Yield paths and sizes of the files below a folder, without links and the files behind them."""
     if not is_local(files):
         for info in files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)):
             if info.type == fs.FileType.File:
@@ -173,7 +173,7 @@ def walk(files: Any, folder: str) -> Iterator[tuple[str, int]]:
 
 
 def crosses_link(files: Any, root: str, path: str) -> str:
-    """The first link between a root and a path below it, the path included; empty: there is none."""
+    """Return the first link between a root and a path below it, the path included; empty if there is none."""
     if not is_local(files):
         return ""
     way = root
@@ -185,7 +185,7 @@ def crosses_link(files: Any, root: str, path: str) -> str:
 
 
 def remove_empty_folders(files: Any, folder: str) -> bool:
-    """Removes a folder and its subfolders, from the bottom, if they contain no files; returns whether all are gone."""
+    """Remove a folder and its subfolders, from the bottom, if they contain no files. Return whether all are gone."""
     if not is_local(files):  # what an object store calls a folder is an empty object
         if any(True for _ in walk(files, folder)):
             return False
@@ -203,14 +203,14 @@ def remove_empty_folders(files: Any, folder: str) -> bool:
 
 
 def remove_folder(folder: str) -> None:
-    """Removes a folder. A missing folder is no error, and a link stays."""
+    """Remove a folder. A missing folder is no error, and a link stays."""
     files, path = storage(folder)
     if files.get_file_info(path).type == fs.FileType.Directory and not (is_local(files) and Path(path).is_symlink()):
         files.delete_dir(path)
 
 
 def pages(items: Iterable[T], count: int) -> Iterator[list[T]]:
-    """Splits items into pages of the given size."""
+    """Split items into pages of the given size."""
     remaining = iter(items)
     while page := list(islice(remaining, count)):
         yield page

@@ -1,4 +1,4 @@
-"""Temporary keys of the service for the files of tables on S3, in place of keys of one's own."""
+"""Temporary keys from the service for the files of tables on S3, instead of the process's own keys."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SECOND_US: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A file system, and when another one is made."""
+    """A file system, and the time of its replacement."""
 
     files: Any
     renew_us: int
 
 
 class StorageKeys:
-    """File systems of tables. A key is renewed when half of its time is over, for files opened from then on."""
+    """File systems of tables. A key is renewed when half of its time is over, for files that are opened later."""
 
     def __init__(self, client: MetaClient, now_us: Callable[[], int] = lambda: int(time.time() * SECOND_US)) -> None:
         self._client = client
@@ -34,15 +34,15 @@ class StorageKeys:
         self._lock = threading.Lock()
 
     def files(self, table_id: str) -> Any:
-        """The file system of a table: for writers with the right to write."""
+        """Return the file system of a table, with the right to write for writers."""
         with self._lock:
-            known = self._opened.get(table_id)
+            opened = self._opened.get(table_id)
             now_us = self._now_us()
-            if known is None or known.renew_us <= now_us:
+            if opened is None or opened.renew_us <= now_us:
                 key = self._key(table_id)
-                known = _Opened(file_system(key), (now_us + key.expire_time_us) // 2)
-                self._opened[table_id] = known
-            return known.files
+                opened = _Opened(file_system(key), (now_us + key.expire_time_us) // 2)
+                self._opened[table_id] = opened
+            return opened.files
 
     def _key(self, table_id: str) -> access_pb2.GetStorageCredentialsResponse:
         try:

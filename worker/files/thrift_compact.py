@@ -13,11 +13,11 @@ TRUE, FALSE, I32, I64, BINARY, LIST, STRUCT = 1, 2, 5, 6, 8, 9, 12
 
 
 class UnknownBytesError(Exception):
-    """The bytes are none that this reader understands."""
+    """The bytes are in no form that this reader supports."""
 
 
 class Reader:
-    """Reads one value after another; an IndexError says that the bytes end too early."""
+    """Reads one value after another. Raises IndexError if the bytes end too early."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -27,7 +27,7 @@ class Reader:
         return {number: self.value(kind) for number, kind in self.fields()}
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """The number and the type of each field; its value is to be read before the next."""
+        """Yield the number and the type of each field. The caller reads its value before the next field."""
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._signed()
@@ -69,19 +69,19 @@ class Reader:
         return self.data[begin : self.at]
 
     def _unsigned(self) -> int:
-        found = shift = 0
-        while (one := self._byte()) > 127:
-            found |= (one & 127) << shift
+        number = shift = 0
+        while (byte := self._byte()) > 127:
+            number |= (byte & 127) << shift
             shift += 7
-        return found | one << shift
+        return number | byte << shift
 
     def _signed(self) -> int:
-        found = self._unsigned()
-        return found >> 1 ^ -(found & 1)
+        number = self._unsigned()
+        return number >> 1 ^ -(number & 1)
 
 
 def struct_bytes(fields: dict[int, tuple[int, bytes]]) -> bytes:
-    """Numbers ascend, at most by 15."""
+    """Return the bytes of a struct. Its field numbers ascend by at most 15."""
     parts, before = [], 0
     for number, (kind, value) in fields.items():
         parts += [bytes([(number - before) << 4 | kind]), value]
@@ -90,7 +90,7 @@ def struct_bytes(fields: dict[int, tuple[int, bytes]]) -> bytes:
 
 
 def list_bytes(kind: int, values: list[bytes]) -> bytes:
-    """Fewer than 15 values."""
+    """Return the bytes of a list of fewer than 15 values."""
     return bytes([len(values) << 4 | kind]) + b"".join(values)
 
 
@@ -104,9 +104,9 @@ def text_bytes(value: str) -> bytes:
 
 
 def varint_bytes(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)

@@ -6,7 +6,7 @@ A location without the mark is not the warehouse: a wrong path, or a file system
 deleted would look deleted already there.
 
 The first writer sets the mark if nothing contradicts it: the service has no files at all, or files of its tables are
-here and none is missing. After that only `laketx warehouse adopt` sets it.
+in the location and none is missing. After that only `laketx warehouse adopt` sets it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WarehouseMark:
 
 
 def location_of(warehouse: str) -> str:
-    """The location as the service records it: two spellings of one location are equal where that can be known."""
+    """Return the location as the service records it. Different spellings of one location become equal if possible."""
     if "://" not in warehouse and not warehouse.startswith("file:"):
         return os.path.realpath(warehouse)
     files, root = storage(warehouse.rstrip("/"))
@@ -59,8 +59,8 @@ def read_mark(warehouse: str) -> WarehouseMark | None:
     files, root = storage(warehouse.rstrip("/"))
     try:
         with files.open_input_stream(f"{root}/{FOLDER}/{NAME}") as stream:
-            said = json.loads(stream.read(MARK_BYTES_MAX))
-        return WarehouseMark(str(said["service_id"]), str(said["history_epoch"]))
+            content = json.loads(stream.read(MARK_BYTES_MAX))
+        return WarehouseMark(str(content["service_id"]), str(content["history_epoch"]))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -69,73 +69,73 @@ def read_mark(warehouse: str) -> WarehouseMark | None:
         ) from error
 
 
-def check_mark(mark: WarehouseMark | None, known: maintenance_pb2.Warehouse, warehouse: str) -> None:
-    """Refuses a location that is not the service's warehouse."""
+def check_mark(mark: WarehouseMark | None, recorded: maintenance_pb2.Warehouse, warehouse: str) -> None:
+    """Refuse a location that is not the service's warehouse."""
     if mark is None:
-        noted = f"; the service's warehouse is {known.location}" if known.location else ""
+        noted = f"; the service's warehouse is {recorded.location}" if recorded.location else ""
         raise InputError(
             "WAREHOUSE_UNMARKED",
             f"{warehouse} has no mark ({FOLDER}/{NAME}){noted}: correct the path, or mount the missing disk; if it is "
             f"this service's warehouse, {ADOPT} sets the mark",
         )
-    if mark.service_id != known.service_id:
+    if mark.service_id != recorded.service_id:
         raise InputError(
             "WAREHOUSE_FOREIGN",
-            f"{warehouse} is the warehouse of service {mark.service_id}, this service is {known.service_id}: correct "
-            f"the path or the service; if the other service is permanently out of use, {ADOPT} takes it over",
+            f"{warehouse} is the warehouse of service {mark.service_id}, this service is {recorded.service_id}: "
+            f"correct the path or the service; if the other service is permanently out of use, {ADOPT} takes it over",
         )
-    if mark.history_epoch != known.history_epoch:
+    if mark.history_epoch != recorded.history_epoch:
         raise InputError(
             "WAREHOUSE_OF_OTHER_HISTORY",
             f"{warehouse} has the mark of history {mark.history_epoch}; after a restore from a backup this service has "
-            f"{known.history_epoch}: if the other history is out of use, {ADOPT} takes the warehouse over",
+            f"{recorded.history_epoch}: if the other history is out of use, {ADOPT} takes the warehouse over",
         )
 
 
 def check_warehouse(client: MetaClient, warehouse: str) -> None:
-    """Called before anything in it is deleted, moved, or confirmed as gone."""
+    """Check the mark. Called before anything in the warehouse is deleted, moved, or confirmed as gone."""
     check_mark(read_mark(warehouse), client.get_warehouse(), warehouse)
 
 
 def adopt(client: MetaClient, warehouse: str) -> maintenance_pb2.Warehouse:
-    """Sets the mark on an operator's order."""
-    known = client.get_warehouse()
-    write_mark(warehouse, WarehouseMark(known.service_id, known.history_epoch))
+    """Set the mark on an operator's order."""
+    recorded = client.get_warehouse()
+    write_mark(warehouse, WarehouseMark(recorded.service_id, recorded.history_epoch))
     return client.set_warehouse(location_of(warehouse), marked=True, replace=True)
 
 
 def mark_where_proven(client: MetaClient, warehouse: str) -> None:
-    """Called by a writer before it begins.
+    """Set the mark if nothing contradicts it. Called by a writer before it begins.
 
     If the location can't be proven, the mark not written, or the writer is no admin, an operator must adopt it.
     """
     try:
-        known = client.get_warehouse()
+        recorded = client.get_warehouse()
     except MetaServiceError as error:
         if error.reason != OLD_SERVICE:
             raise
         return
     with suppress(OSError, pa.ArrowException, InputError, DeniedError):
-        _mark(client, warehouse, known)
+        _mark(client, warehouse, recorded)
 
 
-def _mark(client: MetaClient, warehouse: str, known: maintenance_pb2.Warehouse) -> None:
-    here = location_of(warehouse)
-    if known.marked or known.location not in ("", here):
+def _mark(client: MetaClient, warehouse: str, recorded: maintenance_pb2.Warehouse) -> None:
+    location = location_of(warehouse)
+    if recorded.marked or recorded.location not in ("", location):
         return
-    mine, found = WarehouseMark(known.service_id, known.history_epoch), read_mark(warehouse)
-    if found not in (None, mine):
+    own_mark, mark = WarehouseMark(recorded.service_id, recorded.history_epoch), read_mark(warehouse)
+    if mark not in (None, own_mark):
         return
-    if found is None and not known.location and not known.unused and not _holds_files(client, warehouse):
+    if mark is None and not recorded.location and not recorded.unused and not _holds_files(client, warehouse):
         return
-    if client.set_warehouse(here).location == here:
-        if found is None:
-            write_mark(warehouse, mine)
-        client.set_warehouse(here, marked=True)
+    if client.set_warehouse(location).location == location:
+        if mark is None:
+            write_mark(warehouse, own_mark)
+        client.set_warehouse(location, marked=True)
 
 
 def _holds_files(client: MetaClient, warehouse: str) -> bool:
-    """Whether files of tables are here, and none of those checked is missing."""
+    """Return whether files of tables are in the warehouse, and none of those checked is missing."""
     files, root = storage(warehouse.rstrip("/"))
     paths = list(islice(_oldest_files(client), TABLES_LOOKED_AT))
     infos = files.get_file_info([f"{root}/{path}" for path in paths]) if paths else []
@@ -143,18 +143,20 @@ def _holds_files(client: MetaClient, warehouse: str) -> bool:
 
 
 def _oldest_files(client: MetaClient) -> Iterator[str]:
-    """One file of each table that has its own files."""
+    """Yield one file of each table that has its own files."""
     for table in client.list_tables():
         if table.head_version:
             entries = client.list_files(table.table_id)
             own = (
-                one.file.path for one in entries if one.HasField("file") and not (one.file.external or one.file.inlined)
+                entry.file.path
+                for entry in entries
+                if entry.HasField("file") and not (entry.file.external or entry.file.inlined)
             )
             yield from (f"{table.folder_id or table.table_id}/{path}" for path in islice(own, 1))
 
 
 def write_mark(warehouse: str, mark: WarehouseMark) -> None:
-    """Writes the mark completely or not at all."""
+    """Write the mark completely or not at all."""
     files, root = storage(warehouse.rstrip("/"))
     raw = json.dumps(asdict(mark)).encode() + b"\n"
     make_folder(files, f"{root}/{FOLDER}")
@@ -171,5 +173,5 @@ def write_mark(warehouse: str, mark: WarehouseMark) -> None:
     unfinished.replace(target)
 
 
-def describe(found: WarehouseMark | None) -> str:
-    return f"service {found.service_id}, history {found.history_epoch}" if found is not None else "nobody"
+def describe(mark: WarehouseMark | None) -> str:
+    return f"service {mark.service_id}, history {mark.history_epoch}" if mark is not None else "nobody"

@@ -212,7 +212,7 @@ BUGS: Final = (
     Bug(
         "a compaction's footers bound floats that hold NaN",
         "worker/files/parquet_options.py",
-        (("not (pa.types.is_nested(one.type) or path in nan)", "not pa.types.is_nested(one.type)"),),
+        (("not (pa.types.is_nested(field.type) or path in nan)", "not pa.types.is_nested(field.type)"),),
     ),
     Bug(
         "conditions on floats are pushed down into Parquet files",
@@ -235,12 +235,12 @@ BUGS: Final = (
     Bug(
         "the purge accepts the mark of any service",
         "worker/files/warehouse.py",
-        (("if mark.service_id != known.service_id:", "if not mark.service_id:"),),
+        (("if mark.service_id != recorded.service_id:", "if not mark.service_id:"),),
     ),
     Bug(
         "a restored service accepts the mark of its previous history",
         "worker/files/warehouse.py",
-        (("if mark.history_epoch != known.history_epoch:", "if not mark.history_epoch:"),),
+        (("if mark.history_epoch != recorded.history_epoch:", "if not mark.history_epoch:"),),
     ),
     Bug(
         "a row that SQL moves replaces the row that has its key",
