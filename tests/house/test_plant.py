@@ -22,6 +22,24 @@ def test_a_bug_finds_its_place(bug: Bug) -> None:
     assert [old for file, old in places if (ROOT / file).read_text(encoding="utf-8").count(old) != 1] == []
 
 
+def is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_file_is_python(bug: Bug) -> None:
+    """A file that isn't fails every test, so it proves nothing about them."""
+    planted: dict[str, str] = {}
+    for file, old, new in [*((bug.file, old, new) for old, new in bug.swaps), *bug.also]:
+        source = planted.get(file) or (ROOT / file).read_text(encoding="utf-8")
+        planted[file] = source.replace(old, new)
+    assert [file for file, source in planted.items() if file.endswith(".py") and not is_python(source)] == []
+
+
 def test_the_page_has_a_row_for_each_bug() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert list(read_page(page)) == [bug.name for bug in BUGS]

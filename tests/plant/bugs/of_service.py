@@ -10,9 +10,11 @@ SEND = """        self.jobs += answered
         for sink, given in answers.items():
             sink(given)
 """
+TICK = """            if self._alone is None:
+                self._tick()
+"""
 SEND_EARLY = """            for sink, given in answers.items():
                 sink(given)
-            self._tick()
 """
 SET_HEAD = "        table.head, table.last_time_us = commit.version, commit.time_us\n"
 PUBLISH_EARLY = "        state.views.publish(table.view())\n"
@@ -42,7 +44,7 @@ BUGS: Final = (
         "answers leave before the sync",
         SERVICE + "decider/decider.py",
         (
-            ("            self._tick()\n", SEND_EARLY),
+            (TICK, SEND_EARLY + TICK),
             (SEND, ""),
         ),
     ),
