@@ -75,7 +75,7 @@ def encodings(dictionaries: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
 
     They are smaller so, and decompressed several times faster, because the codec has less to do.
     """
-    integers = [one.name for one in schema if is_stored_as_integer(one.type) and one.name not in dictionaries]
+    integers = [field.name for field in schema if is_stored_as_integer(field.type) and field.name not in dictionaries]
     return {"use_dictionary": dictionaries, "column_encoding": dict.fromkeys(integers, DIFFERENCES)}
 
 

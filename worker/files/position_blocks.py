@@ -65,14 +65,14 @@ def positions_of(bitmap: BitMap64) -> Positions:
     return np.frombuffer(bitmap.to_array(), dtype=np.uint64) if len(bitmap) else np.empty(0, np.uint64)
 
 
-def places_of(numbers: Positions, wanted: Positions) -> Numbers:
+def places_of(numbers: Positions, sought: Positions) -> Numbers:
     """Where the wanted numbers, which ascend, are among others. Those of a file mostly ascend, too."""
     if (numbers[1:] > numbers[:-1]).all():
-        count = np.searchsorted(wanted, numbers[-1:], "right").sum()  # the others are greater than all numbers
-        near = np.searchsorted(numbers, wanted[:count])
-        places: Numbers = near[numbers[near] == wanted[:count]]
+        count = np.searchsorted(sought, numbers[-1:], "right").sum()  # the others are greater than all numbers
+        near = np.searchsorted(numbers, sought[:count])
+        places: Numbers = near[numbers[near] == sought[:count]]
     else:
-        places = np.flatnonzero(np.isin(numbers, wanted))
+        places = np.flatnonzero(np.isin(numbers, sought))
     return places
 
 
