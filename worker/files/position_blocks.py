@@ -66,7 +66,7 @@ def positions_of(bitmap: BitMap64) -> Positions:
 
 
 def places_of(numbers: Positions, sought: Positions) -> Numbers:
-    """Where the wanted numbers, which ascend, are among others. Those of a file mostly ascend, too."""
+    """Return the places of the sought numbers, which ascend, among others. A file's numbers mostly ascend, too."""
     if (numbers[1:] > numbers[:-1]).all():
         count = np.searchsorted(sought, numbers[-1:], "right").sum()  # the others are greater than all numbers
         near = np.searchsorted(numbers, sought[:count])

@@ -612,7 +612,7 @@ BUGS: Final = (
     Bug(
         "the row id after the one that is wanted counts as it",
         "worker/files/position_blocks.py",
-        (("near[numbers[near] == wanted[:count]]", "near"),),
+        (("near[numbers[near] == sought[:count]]", "near"),),
         own_tests=("tests/arrow/test_chosen_rows.py",),
     ),
     Bug(
