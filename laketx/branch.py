@@ -222,8 +222,8 @@ class Branch:
         A check is a query that must answer true, alone; its tables are the branch's. Spark runs it if the lake uses it,
         otherwise DuckDB does, over whole tables in memory. Or it is a function that gets the branch and must return
         True. Then the checks of the tables' property `merge.checks` run. The branch ends with the merge; with `keep` it
-        stays, and leaves its parent anew. `dry_run` returns what a merge would do, with conflicts, and changes nothing.
-        A merge is done once for a `txn_id`: the same again says what was committed.
+        stays, and the merge is its new fork point. `dry_run` returns what a merge would do, with conflicts, and changes
+        nothing. A merge is done once for a `txn_id`: the same again says what was committed.
 
         Raises MergeRefusedError, which has the first conflict of every table, or the check that did not hold.
         """
@@ -269,7 +269,7 @@ class Branch:
         return self._lake.table(plain if branch.lower() == MAIN else name).to_arrow()
 
     def refresh(self, *, dry_run: bool = False, txn_id: str | None = None) -> list[MergedTable]:
-        """Makes the branch leave its parent anew, now, with what was committed on the branch on top.
+        """Moves the fork point to now, with the branch's commits on top of the parent's newest versions.
 
             branch.refresh()
             orders = branch.table("shop.orders")  # by its name: the table has a new id

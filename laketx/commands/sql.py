@@ -183,7 +183,8 @@ class Shell:
             )
         if self._spark.conf.get(BRANCH_SETTING, "") not in ("", MAIN):
             raise InputError(
-                "VIEW_ON_BRANCH", f"views and periodic tasks are not branched: SET {BRANCH_SETTING} = {MAIN} first"
+                "VIEW_ON_BRANCH",
+                f"materialized views and periodic tasks belong to the lake itself: SET {BRANCH_SETTING} = {MAIN} first",
             )
         if definition is not None:
             answer = periodic_tasks.carry_out(self._lake, definition, self._whole_name)

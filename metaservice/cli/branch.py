@@ -238,7 +238,7 @@ def diff_fields(diff: BranchedChanges) -> dict[str, object]:
 
 @command("merge", GROUP)
 @branch_argument
-@click.option("--keep", is_flag=True, help="Keep the branch: it leaves its parent anew, at the merge.")
+@click.option("--keep", is_flag=True, help="Keep the branch: the merge is its new fork point.")
 @click.option(
     "--check",
     "checks",
@@ -279,7 +279,7 @@ def run_merge(
 @branch_argument
 @dry_run_option
 def run_refresh(session: Session, name: str, dry_run: bool) -> None:
-    """Make a branch leave its parent anew, now, with what was committed on the branch on top.
+    """Move the fork point of a branch to now, with the branch's commits on top of the parent's newest versions.
 
     laketx branch refresh etl --dry-run
     laketx branch refresh etl

@@ -43,7 +43,7 @@ FAR_MS: Final = 600_000  # and how far every FAR_S
 FAR_S: Final = 300.0
 OPEN_ASKED: Final = 100  # long transactions asked for at a time
 REFRESH_FAILURE: Final = "view.failure"  # a property of a view
-GONE: Final = ("TABLE_DROPPED", "TABLE_UNKNOWN", "BRANCH_LEFT_ANEW")
+GONE: Final = ("TABLE_DROPPED", "TABLE_UNKNOWN", "TABLE_ID_OUTDATED")
 
 
 @dataclass(slots=True)

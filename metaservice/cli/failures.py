@@ -63,7 +63,7 @@ EXIT_OF_KIND: Final[Mapping[ErrorKind, Exit]] = {
 }
 assert EXIT_OF_KIND.keys() == set(ErrorKind)
 
-EXIT_OF_REASON: Final[Mapping[str, Exit]] = {"TABLE_DROPPED": Exit.NOT_FOUND, "BRANCH_LEFT_ANEW": Exit.NOT_FOUND}
+EXIT_OF_REASON: Final[Mapping[str, Exit]] = {"TABLE_DROPPED": Exit.NOT_FOUND, "TABLE_ID_OUTDATED": Exit.NOT_FOUND}
 
 NEXT_OF_KIND: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.INVALID: "correct what the facts name, and try again",

@@ -13,7 +13,7 @@ from metaservice.client import LakeTXError, MetaClient, MetaServiceError
 from metaservice.client.conditions import ConditionError, parse_condition
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
 
-GONE = ("TABLE_UNKNOWN", "TABLE_DROPPED", "BRANCH_LEFT_ANEW")
+GONE = ("TABLE_UNKNOWN", "TABLE_DROPPED", "TABLE_ID_OUTDATED")
 TRANSACTIONS_MAX: Final = 10_000
 TABLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

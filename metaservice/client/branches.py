@@ -181,7 +181,7 @@ class BranchCalls(Caller):
     def refresh_branch(
         self, name: str, *, validate_only: bool = False, txn_id: str | None = None
     ) -> catalog_pb2.RefreshBranchResponse:
-        """Makes a branch leave its parent anew, now, with its commits on top: those of all its tables, or nothing."""
+        """Moves a branch's fork point to now, with its commits on top: those of all its tables, or nothing."""
         request = catalog_pb2.RefreshBranchRequest(
             txn_id=txn_id or uuid7(), name=name, principal=self._principal, validate_only=validate_only
         )

@@ -69,7 +69,7 @@ def test_a_crash_before_their_records_leaves_them_ended(monkeypatch: pytest.Monk
     assert not state.tables.keys() & set(forks.values())
     assert all(state.forks[keys.uuid_bytes(fork_id)].is_merged for fork_id in forks.values())
     for fork_id in forks.values():
-        with pytest.raises(MetaError, match="TABLE_DROPPED" if end == "merge" else "BRANCH_LEFT_ANEW"):
+        with pytest.raises(MetaError, match="TABLE_DROPPED" if end == "merge" else "TABLE_ID_OUTDATED"):
             state.get_table(fork_id)
         assert state.views.find(fork_id) is None
     while waiting(rig):

@@ -1,4 +1,4 @@
-"""A refresh: the branch leaves its parent anew with its commits on top, or nothing changes."""
+"""A refresh: the fork point becomes now, with the branch's commits on top, or nothing changes."""
 
 from __future__ import annotations
 
@@ -119,10 +119,10 @@ def test_old_versions_of_the_branch_are_refused_in_words(lake: Lake) -> None:
     branch.refresh()
     with pytest.raises(BlockedError) as caught:
         fork.refresh()
-    assert (caught.value.reason, caught.value.facts["branch"]) == ("BRANCH_LEFT_ANEW", "ids")
+    assert (caught.value.reason, caught.value.facts["branch"]) == ("TABLE_ID_OUTDATED", "ids")
     with pytest.raises(BlockedError) as dropped:
         lake.client.undrop_table(fork.meta.table_id)
-    assert dropped.value.reason == "BRANCH_LEFT_ANEW"
+    assert dropped.value.reason == "TABLE_ID_OUTDATED"
     anew = branch.table("ids.t")
     assert anew.meta.table_id != fork.meta.table_id
     assert [anew.to_arrow(version=version).num_rows for version in range(3)] == [0, 1, 3]

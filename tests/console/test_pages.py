@@ -150,7 +150,7 @@ def test_a_branch_is_created_refreshed_and_dropped(owned: Owned) -> None:
     assert owner.post("/branches", fields).status_code == 409
     assert owner.post("/branches", fields | {"name": "other", "days": "many"}).status_code == 400
     refreshed = owner.post("/branches/audit/refresh", fields).headers["location"]
-    assert "left its parent anew" in owner.read(refreshed)
+    assert "fork point is now" in owner.read(refreshed)
     assert owner.post("/branches/audit/drop", fields | {"confirm": "no"}).status_code == 400
     assert owner.post("/branches/audit/drop", fields | {"confirm": "audit"}).headers["location"] == "/branches"
     assert "audit" not in owner.read("/branches")

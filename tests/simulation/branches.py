@@ -108,7 +108,7 @@ def play_end(world: World, line: str) -> Play:
 
 
 def play_anew(world: World, line: str) -> Play:
-    """The branch has left its parent anew: its tables have other ids."""
+    """The branch has a new fork point: its tables have other ids."""
     name = line.rpartition("/")[2]
     world.heads = {place: head for place, head in world.heads.items() if place[0] != name}
     world.lines[line].clear()

@@ -40,7 +40,7 @@ BY_THE_CLOCK = {"TRANSACTION_ID_IN_FUTURE", "TRANSACTION_ID_TOO_OLD"}
 OF_BRANCHES = {
     "TABLE_UNKNOWN",
     "TABLE_DROPPED",
-    "BRANCH_LEFT_ANEW",
+    "TABLE_ID_OUTDATED",
     "APP_VERSION_MOVED",
 }  # which have ended, or whose parent has moved
 

@@ -53,7 +53,7 @@ class Log:
     base: Log | None = None
     begin: int = 0
     branch: str = ""
-    before: Log | None = None  # the same table on the branch before the branch left its parent anew
+    before: Log | None = None  # the same table on the branch before the branch got a new fork point
     has_ended: bool = False
 
     def forked(self, spec: Spec, version: int, branch: str, rows: Mapping[str, Rows]) -> Log:

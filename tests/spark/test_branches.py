@@ -156,7 +156,7 @@ def test_views_and_namespaces_of_a_session_on_a_branch(lake: Lake, sql: SparkSes
         assert sql.table("branched.shop.old").columns == ["id"]
         assert "fresh" in {row.namespace for row in sql.sql("SHOW NAMESPACES IN branched").collect()}
         assert [row.viewName for row in sql.sql("SHOW VIEWS IN branched.fresh").collect()] == ["seen"]
-        with pytest.raises(Exception, match=r"VIEW_ON_BRANCH.*SET spark.laketx.branch = main"):
+        with pytest.raises(Exception, match=r"VIEW_OF_OTHER_BRANCH.*SET spark.laketx.branch = main"):
             sql.sql("SELECT * FROM branched.shop.`old@main`")
     assert sql.table("branched.shop.old").columns == ["v"]
     with pytest.raises(Exception, match=r"NOT_FOUND"):

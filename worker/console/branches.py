@@ -88,7 +88,7 @@ def drop(visit: Visit) -> Response:
 
 
 def refresh(visit: Visit) -> Response:
-    """Lets the branch leave its parent anew, with its commits on top; a refresh that is refused changes nothing."""
+    """Moves the branch's fork point to now, with its commits on top; a refresh that is refused changes nothing."""
     name = visit.part("name")
     answer = visit.client.refresh_branch(name)
     if not answer.refreshed:

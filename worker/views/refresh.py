@@ -167,7 +167,8 @@ def refresh(
     """
     if "@" in view.name:
         raise InputError(
-            "VIEW_ON_BRANCH", f"{view.name} is on a branch, where views stay as they are: refresh it there"
+            "VIEW_ON_BRANCH",
+            f"{view.name} is on a branch: refresh {view.name.partition('@')[0]}, the view of the lake itself",
         )
     definition = Definition.of(view.meta)
     new_cursors = False

@@ -33,7 +33,7 @@ MESSAGE = "merge of the branch "
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest(ReplayRequest):
-    """A request for a merge. `keep`: the branch stays, and leaves its parent anew."""
+    """A request for a merge. `keep`: the branch stays, and the merge is its new fork point."""
 
     keep: bool = False
     validate_only: bool = False

@@ -1,4 +1,4 @@
-"""Refresh: a branch leaves its parent anew, now, and what was committed on it follows on top.
+"""Refresh: the fork point of a branch becomes now, and what was committed on it follows on top.
 
 Each table with commits on the branch gets a new fork, at the parent's newest version, with the commits that a merge
 would give to the parent. The old forks go: their ids name nothing any more, so no version is taken for another one.
@@ -97,7 +97,7 @@ class Refreshing:
         commits: list[TableCommit] = []
         for part in refreshed.tables:
             if part.commits:
-                commits += self._fork_anew(later, part, given[part.table.raw_id])
+                commits += self._fork_again(later, part, given[part.table.raw_id])
                 yield 1 + len(part.commits)
         for moved in refreshed.marks:
             self._give_marks(later, moved)
@@ -127,7 +127,7 @@ class Refreshing:
         for tag in moved.tags:
             put_tag(state, replace(tag, table_id=table_id))
 
-    def _fork_anew(self, branch: Branch, part: Replayed, next_row_id: int) -> list[TableCommit]:
+    def _fork_again(self, branch: Branch, part: Replayed, next_row_id: int) -> list[TableCommit]:
         """A fork of the parent's newest version with the commits; the answer names it then."""
         state, parent = self._state, part.table
         name = on_branch(off_branch(parent.meta.name), branch.name)

@@ -68,7 +68,7 @@ def put_cursor(state: State, cursor: Cursor) -> None:
 
 
 def end_marks(state: State, table_id: str) -> None:
-    """Ends the tags and cursors of a fork whose branch ends, or leaves its parent anew."""
+    """Ends the tags and cursors of a fork whose branch ends, or gets a new fork point."""
     tags, cursors = state.marks.names_of_tags(table_id), state.marks.own_cursors(table_id)
     if not tags and not cursors:
         return

@@ -178,6 +178,6 @@ def is_on(fork: Fork, branch: Branch) -> bool:
 
 
 def fork_id(branch: Branch, base: bytes) -> bytes:
-    """The id of a fork: the same for a table on a branch, until the branch leaves its parent anew."""
+    """The id of a fork: the same for a table on a branch, until the branch gets a new fork point."""
     origin = branch.branch_id.encode() + keys.encode_version(branch.time_us) + base
     return blake2b(origin, digest_size=ID_BYTES).digest()

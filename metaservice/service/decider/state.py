@@ -370,7 +370,7 @@ class State:
             return MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
         fork = self.forks.get(raw_id)
         if fork is not None and fork.is_merged and fork.branch in self.branches:
-            return MetaError(ErrorKind.BLOCKED, "BRANCH_LEFT_ANEW", table_id=table_id, branch=fork.branch)
+            return MetaError(ErrorKind.BLOCKED, "TABLE_ID_OUTDATED", table_id=table_id, branch=fork.branch)
         if self.is_dropped(raw_id):
             return MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
         return MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)

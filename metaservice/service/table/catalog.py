@@ -263,7 +263,7 @@ class Catalog:
             )
         fork = state.forks.get(dropped.table.raw_id)
         if fork is not None and fork.branch and not is_on(fork, get_branch(state, fork.branch)):
-            raise MetaError(ErrorKind.BLOCKED, "BRANCH_LEFT_ANEW", table_id=table_id, branch=fork.branch)
+            raise MetaError(ErrorKind.BLOCKED, "TABLE_ID_OUTDATED", table_id=table_id, branch=fork.branch)
         check_free(state, name)
         if table_name_in(state, name) != name:  # its own is gone, and one of another case is there
             raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name.partition(".")[0])

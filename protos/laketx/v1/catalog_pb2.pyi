@@ -2352,7 +2352,7 @@ class MergeBranchRequest(_message.Message):
     name: _builtins.str
     """The branch."""
     keep: _builtins.bool
-    """Keep the branch: it leaves its parent anew, at the merge."""
+    """Keep the branch: the merge is its new fork point."""
     validate_only: _builtins.bool
     """Answer what a merge would do, and change nothing."""
     @_builtins.property

@@ -364,7 +364,7 @@ class CatalogServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RefreshBranch(self, request, context):
-        """Makes a branch leave its parent anew, now, with what was committed on it on top; or changes nothing.
+        """Moves a branch's fork point to now, with the branch's commits on top of the parent's newest versions; or changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

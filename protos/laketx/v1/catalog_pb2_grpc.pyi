@@ -86,7 +86,7 @@ class CatalogServiceStub:
     MergeBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]
     """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
     RefreshBranch: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.RefreshBranchRequest, _catalog_pb2.RefreshBranchResponse]
-    """Makes a branch leave its parent anew, now, with what was committed on it on top; or changes nothing."""
+    """Moves a branch's fork point to now, with the branch's commits on top of the parent's newest versions; or changes nothing."""
     CloneTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CloneTableRequest, _catalog_pb2.CloneTableResponse]
     """Makes a table that begins as another table is at a version. Nothing is copied."""
 
@@ -148,7 +148,7 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     MergeBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.MergeBranchRequest, _catalog_pb2.MergeBranchResponse]  # type: ignore[assignment]
     """Commits to the parent what was committed on a branch: in one transaction over all its tables, or not at all."""
     RefreshBranch: _aio.UnaryUnaryMultiCallable[_catalog_pb2.RefreshBranchRequest, _catalog_pb2.RefreshBranchResponse]  # type: ignore[assignment]
-    """Makes a branch leave its parent anew, now, with what was committed on it on top; or changes nothing."""
+    """Moves a branch's fork point to now, with the branch's commits on top of the parent's newest versions; or changes nothing."""
     CloneTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CloneTableRequest, _catalog_pb2.CloneTableResponse]  # type: ignore[assignment]
     """Makes a table that begins as another table is at a version. Nothing is copied."""
 
@@ -369,7 +369,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.RefreshBranchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.RefreshBranchResponse, _abc.Awaitable[_catalog_pb2.RefreshBranchResponse]]:
-        """Makes a branch leave its parent anew, now, with what was committed on it on top; or changes nothing."""
+        """Moves a branch's fork point to now, with the branch's commits on top of the parent's newest versions; or changes nothing."""
 
     @_abc_1.abstractmethod
     def CloneTable(

@@ -77,14 +77,19 @@ public final class BranchSetting {
     return Map.of(SESSION, branch.isEmpty() ? MAIN : branch);
   }
 
+  private static String nameOf(String branch) {
+    return branch.isEmpty() ? "the lake itself" : "the branch " + branch;
+  }
+
   /** The tables in a view's query are those of the session's branch: a view of another branch would show other rows. */
   public void checkReads(String view) {
     int at = view.indexOf(TableNames.AT);
     String branch = at < 0 ? "" : view.substring(at + 1);
     if (branch.equalsIgnoreCase(current())) return;
     throw LakeException.invalid(
-        "VIEW_ON_BRANCH",
-        "the view " + view + " reads tables of the session's branch, which is another one: SET " + SESSION + " = "
-            + (branch.isEmpty() ? MAIN : branch) + " first");
+        "VIEW_OF_OTHER_BRANCH",
+        "the view " + view + " is of " + nameOf(branch) + ", and the session works on " + nameOf(current())
+            + ", whose tables the view's query would read: SET " + SESSION + " = " + (branch.isEmpty() ? MAIN : branch)
+            + " first");
   }
 }

@@ -56,7 +56,7 @@ final class Branching {
         new LakeProcedure("merge_branch", "Commits to the parent what was committed on a branch: all of it, or nothing.")
             .takes("name", StringType, "the branch's name")
             .mayTake("checks", createArrayType(StringType), "NULL", "queries on the branch that must answer true")
-            .mayTake("keep", BooleanType, "false", "keep the branch: it leaves its parent anew")
+            .mayTake("keep", BooleanType, "false", "keep the branch: the merge is its new fork point")
             .mayTake("dry_run", BooleanType, "false", "show what a merge would do, and change nothing")
             .answers(MERGED)
             .does(given -> merge(lake, given)),
