@@ -11,9 +11,10 @@ import pytest
 
 from laketx import Lake, MergeRefusedError, connect
 from metaservice.client import AlreadyExistsError, BlockedError, InvalidError, NotFoundError
-from protos.laketx.v1 import catalog_pb2
+from metaservice.core import limits
+from protos.laketx.v1 import access_pb2, catalog_pb2
 from tests.conformance.play import new_uuid7
-from tests.integration.callers import Guarded, guarded
+from tests.integration.callers import COLUMNS, Guarded, guarded
 from tests.integration.service import Service, service
 from tests.integration.terminal import Shell
 
@@ -211,3 +212,17 @@ def test_a_merge_needs_the_rights_of_the_changes_that_it_makes(guards: Guarded) 
     guards.grant("user:maintainer", "maintainer")
     assert maintainer.outcome("CatalogService/MergeBranch", **(merge | {"validate_only": False})) == "ok"
     assert maintainer.outcome("CatalogService/DropNamespace", name="more") == "ok"  # its admin, as its maker would be
+
+
+def test_whoever_merges_in_turns_is_the_admin_of_the_new_namespaces(guards: Guarded) -> None:
+    """The last turn finds them in the lake."""
+    maintainer = guards.caller(guards.token("turner"))
+    guards.grant("user:turner", "maintainer")
+    guards.owner.call("CatalogService/CreateBranch", request_id=new_uuid7(), name="turns")
+    guards.owner.call("CatalogService/CreateNamespace", name="turned@turns", request_id=new_uuid7())
+    for number in range(limits.MERGE_WRITTEN // 3):
+        table = catalog_pb2.Table(name=f"turned.t{number}@turns", columns=COLUMNS)
+        guards.owner.call("CatalogService/CreateTable", request_id=new_uuid7(), table=table)
+    assert maintainer.outcome("CatalogService/MergeBranch", txn_id=new_uuid7(), name="turns") == "ok"
+    granted = guards.owner.call("AccessService/ListGrants", place=access_pb2.Place(namespace="turned")).grants
+    assert [(one.grantee, one.role) for one in granted] == [("user:turner", access_pb2.ROLE_ADMIN)]

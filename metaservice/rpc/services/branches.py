@@ -119,19 +119,23 @@ class BranchMethods(Servicer):
             request.validate_only,
             frozenset(map(wire.table_id, request.checked_table_ids)),
         )
-        maker = self._gate.maker(context)
-        return _merged(self._ask(lambda: self._merge(merge, maker)))
+        maker, owning = self._gate.maker(context), list[Callable[[Place], object]]()
+        return _merged(self._ask(lambda: self._merge(merge, maker, owning)))
 
-    def _merge(self, request: MergeRequest, maker: Maker) -> Merged:
-        """Whoever merges is the admin of the namespaces that the lake gets. On the decider's thread."""
+    def _merge(self, request: MergeRequest, maker: Maker, owning: list[Callable[[Place], object]]) -> Merged:
+        """Whoever merges is the admin of the namespaces that the lake gets. On the decider's thread, in each turn.
+
+        `owning`: what grants that. It is asked for until the merge is decided: what refuses it refuses the merge.
+        """
         state = self._calls.decider.state
         branch = state.branches.find(request.name)
-        if branch is None or branch.parent or request.validate_only or not state.named_spaces.own(branch):
-            return self._calls.merging.merge(request)
-        own = maker.owning("")
+        if request.turns.held is None:
+            makes = branch is not None and not (branch.parent or request.validate_only)
+            owning[:] = [maker.owning("")] if branch and makes and state.named_spaces.own(branch) else []
         merged = self._calls.merging.merge(request)
-        for named in merged.named if merged.is_done else ():
-            if named.kind == NAMESPACE and named.change == NEW:
+        made = [named for named in merged.named if named.kind == NAMESPACE and named.change == NEW]
+        for own in owning if merged.is_done else ():
+            for named in made:
                 own(Place(namespace=named.name))
         return merged
 
