@@ -35,7 +35,7 @@ TABLES: Final = 1_000  # of a merge
 PARTS: Final = ("making", "kept", "beside", "many", "large", "story", "stories")
 COMMITS: Final = 500
 WRITES: Final = 50
-ALONE: Final = 300  # appends without a merge
+ROUNDS_OF_ONE: Final = 3  # merges of one table
 SETTLING_S: Final = 3  # the scheduler looks at new tables
 
 
@@ -86,14 +86,39 @@ def meanwhile(client: MetaClient, others: str, work: Callable[[], object]) -> tu
     return time.perf_counter() - begin, took
 
 
+class Merges:
+    """Merges, in turns with as long a time without one, and how long every append to another table took."""
+
+    def __init__(self, client: MetaClient, others: str) -> None:
+        self.took: list[float] = []
+        self._client, self._others = client, others
+        self._beside: list[float] = []
+        self._alone: list[float] = []
+
+    def play(self, branch: str) -> None:
+        lasted, appends = meanwhile(self._client, self._others, lambda: self._client.merge_branch(branch))
+        self.took.append(lasted)
+        self._beside += appends
+        time.sleep(SETTLING_S)  # the records of forks that have ended follow
+        until = time.perf_counter() + lasted
+        while time.perf_counter() < until:
+            self._alone.append(seconds(append, self._client, self._others) * 1e3)
+
+    def tell(self, bench: Benchmark, what: str) -> None:
+        with_merge, without = p99(self._beside), p99(self._alone)
+        peers = {
+            "p99 during one, ms": [with_merge],
+            "p99 without, ms": [without],
+            "longest during one, ms": [max(self._beside)],
+            "longest without, ms": [max(self._alone)],
+        }
+        work = f"appends to another table during a merge of {what}, p99 over that without"
+        note = f"{len(self._beside)} appends, and {len(self._alone)} in turns with them"
+        bench.add(work, [with_merge / without], unit="times", at_most=5, peers=peers, note=note)
+
+
 def p99(took: Sequence[float]) -> float:
     return sorted(took)[max(len(took) * 99 // 100 - 1, 0)]
-
-
-def others_beside(bench: Benchmark, what: str, alone: Sequence[float], beside: Sequence[float]) -> None:
-    peers = {"p99 without a merge": [p99(alone)], "longest without a merge": [max(alone)]}
-    bench.add(f"appends to another table, p99 during a merge of {what}", [p99(beside)], unit="ms", peers=peers)
-    bench.add(f"the longest append during a merge of {what}", [max(beside)], unit="ms", peers=peers)
 
 
 def making(bench: Benchmark, client: MetaClient) -> None:
@@ -177,6 +202,8 @@ def large_table(bench: Benchmark, client: MetaClient) -> None:
     looks = [seconds(client.get_table, "large") * 1e3 for _ in range(WRITES)]
     beside = {"look and append in the parent": [median(plain) + median(looks)]}
     bench.add(f"first write on a branch, {files:,} files", [median(first)], unit="ms", peers=beside)
+    others = create(client, "others_of_one")
+    merges = Merges(client, others)
     client.create_branch("plans")
     fork_id = client.get_table("large@plans").table_id
     for _ in range(scaled(OWN)):
@@ -187,29 +214,32 @@ def large_table(bench: Benchmark, client: MetaClient) -> None:
         for one in plans:
             plans[one].append(seconds(list, client.plan_scan(one)) * 1e3)
     bench.add("plan of a fork", plans[fork_id][1:], unit="ms", peers={"of its parent": plans[table_id][1:]})
-    others = create(client, "others_of_one")
-    alone = [seconds(append, client, others) * 1e3 for _ in range(ALONE)]
-    took, waits = meanwhile(client, others, lambda: client.merge_branch("plans"))
-    bench.add(f"merge of {scaled(OWN):,} commits onto as many", [took], unit="s", at_most=2)
-    others_beside(bench, f"{scaled(OWN):,} commits", alone, waits)
+    merges.play("plans")
+    for number in range(1, ROUNDS_OF_ONE):
+        name = f"plans_{number}"
+        client.create_branch(name)
+        fork_id = client.get_table(f"large@{name}").table_id
+        for _ in range(scaled(OWN)):
+            append(client, fork_id)
+            append(client, table_id)
+        merges.play(name)
+    bench.add(f"merge of {scaled(OWN):,} commits onto as many", merges.took, unit="s", at_most=2)
+    merges.tell(bench, f"{scaled(OWN):,} commits")
 
 
 def many_tables(bench: Benchmark, client: MetaClient) -> None:
-    count, took = scaled(TABLES), []
+    count = scaled(TABLES)
     names = [f"t{number}" for number in range(count)]
     ids = [create(client, name) for name in names]
-    others, waits = create(client, "others_of_many"), list[float]()
-    alone = [seconds(append, client, others) * 1e3 for _ in range(ALONE)]
+    merges = Merges(client, create(client, "others_of_many"))
     for run in range(RUNS):
         client.create_branch(f"m{run}")
         for name, table_id in zip(names, ids, strict=True):
             append(client, client.get_table(f"{name}@m{run}").table_id)
             append(client, table_id)
-        lasted, appends = meanwhile(client, others, lambda name=f"m{run}": client.merge_branch(name))  # type: ignore[misc]
-        took.append(lasted)
-        waits += appends
-    bench.add(f"merge of {count:,} tables with a commit each", took, unit="s", at_most=count / 1_000)
-    others_beside(bench, f"{count:,} tables", alone, waits)
+        merges.play(f"m{run}")
+    bench.add(f"merge of {count:,} tables with a commit each", merges.took, unit="s", at_most=count / 1_000)
+    merges.tell(bench, f"{count:,} tables")
 
 
 def story(bench: Benchmark, client: MetaClient, folder: Path) -> None:

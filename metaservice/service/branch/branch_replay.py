@@ -199,8 +199,10 @@ class BranchReplay:
     def _move_marks(self, table: TableState, part: Replayed, marks: list[MovedMarks]) -> None:
         """Adds what becomes of the fork's tags and cursors, or notes why it can't be."""
         state, fork_id, parent_id = self._state, table.meta.table_id, part.table.meta.table_id
+        if part.fails or not state.marks.has_any(fork_id):
+            return
         cursors, tags = state.marks.own_cursors(fork_id), state.marks.names_of_tags(fork_id)
-        if table.fork is None or part.fails or not (cursors or tags):
+        if table.fork is None or not (cursors or tags):
             return
         base, is_forward = table.fork.version, part.is_forward
         moved = MovedMarks(table, part.table, [], [])

@@ -189,9 +189,7 @@ class Branches:
 
         Writes the records of some forks that have ended.
         """
-        ended = self._state.ended_forks
-        if ended:
-            ended.write(limits.ENDED_FORKS_WRITTEN, self._state.names, self._state.batch)
+        self._state.ended_forks.write_some(self._state.names, self._state.batch)
         if self._clocks.mono_ms() < self._look_ms:
             return
         state, now_us = self._state, self._clocks.now_us()

@@ -122,6 +122,10 @@ class MarkBook:
     def count_cursors(self, table_id: str) -> int:
         return len(self._cursors_of.get(table_id, ()))
 
+    def has_any(self, table_id: str) -> bool:
+        """False: a table has neither tags nor cursors of its own."""
+        return table_id in self._tags_of or table_id in self._cursors_of
+
     def names_of_tags(self, table_id: str) -> list[str]:
         return list(self._tags_of.get(table_id, ()))
 

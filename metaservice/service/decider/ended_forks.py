@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
+from metaservice.core import limits
 from metaservice.store import keys
 from metaservice.store.forks import list_ended
 from metaservice.store.port import Batch, StoreCursor
@@ -30,6 +31,7 @@ class EndedForks:
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, tuple[bytes, int, EndedRecord]] = {}
+        self._ends_some = False
 
     def load(self, cursor: StoreCursor) -> None:
         for key, time_us, ended in list_ended(cursor):
@@ -44,6 +46,13 @@ class EndedForks:
     def add(self, key: bytes, time_us: int, ended: EndedRecord) -> None:
         """A fork that was dropped at that time; the record under the key has it, or gets it with this decision."""
         self._waiting[ended.raw_id] = key, time_us, ended
+        self._ends_some = True
+
+    def write_some(self, names: Container[str], batch: Batch) -> None:
+        """In each group, but for those in which forks end: these write enough."""
+        if self._waiting and not self._ends_some:
+            self.write(limits.ENDED_FORKS_WRITTEN, names, batch)
+        self._ends_some = False
 
     def write(self, count: int, names: Container[str], batch: Batch) -> None:
         """Writes the records of some, the oldest first. `names`: of the tables that are there."""

@@ -8,6 +8,7 @@ last turn's sync nothing of it has happened.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from metaservice.core import limits
@@ -25,9 +26,24 @@ class HeldTables(Generic[T]):
 
     def __init__(self, state: State, table_ids: Collection[str], steps: Steps[T]) -> None:
         self._state = state
-        self._steps = steps
         self._aside = Unwritten()
+        self._steps = self._with_views(steps)
         state.held = table_ids
+
+    def _with_views(self, steps: Steps[T]) -> Steps[T]:
+        """The steps, and then the views that the last one publishes."""
+        answer = yield from steps
+        state, views = self._state, self._aside.views
+        changed = list(state.changed)
+        for table_id in changed:
+            table, shown = state.tables.get(table_id), state.views.find(table_id)
+            if table is not None and shown is not None and shown.meta.name == table.meta.name:
+                views[table_id] = table.view()
+                state.changed.discard(table_id)
+                yield 1
+        state.batch.ops.sort(key=itemgetter(0))  # neighbours are written in less time; those of one key stay in order
+        yield len(changed)  # to write and to publish takes as long
+        return answer
 
     def go_on(self) -> T:
         """As many steps as a turn allows. Raises ContinueNextGroup unless these were the last ones."""

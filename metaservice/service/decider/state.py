@@ -274,6 +274,7 @@ class State:
         self.changed |= other.changed
         self.row_ids_given |= other.row_ids_given
         self._restored_now |= other.restored_now
+        self.views.lay_ahead(other.views)
 
     def are_apart(self, table_ids: Iterable[str]) -> bool:
         """Whether tables are there, none of them is held, and none is a fork, which may need one that is held."""
@@ -288,13 +289,7 @@ class State:
         if self.dirty:
             self.store.sync()
             self.dirty = False
-        for table_id in self.changed:
-            table = self.tables.get(table_id)
-            if table is None:
-                self.views.withdraw(table_id)
-                continue
-            self.newest_us = max(self.newest_us, table.last_time_us)
-            self.views.publish(table.view())
+        self.newest_us = max(self.newest_us, self.views.follow(self.tables, self.changed))
         self.changed.clear()
 
     def snapshots(self, table: TableState) -> StoreSnapshots:

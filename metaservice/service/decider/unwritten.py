@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from metaservice.service.decider.views import TableView
+
 
 @dataclass(slots=True)
 class Unwritten:
@@ -13,3 +15,4 @@ class Unwritten:
     changed: set[str] = field(default_factory=set)
     row_ids_given: set[str] = field(default_factory=set)
     restored_now: dict[bytes, bytes] = field(default_factory=dict)
+    views: dict[str, TableView] = field(default_factory=dict)  # of tables that changed, as far as they are made

@@ -5,10 +5,11 @@ The decider has its own `TableState`, which is ahead of the view between a decis
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from metaservice.core import limits
 from metaservice.core.table.meta import TableMeta
 from metaservice.service.decider.names import AnyCase, NameIndex
 from metaservice.store import keys
@@ -47,12 +48,22 @@ def of_fork(meta: TableMeta, table: TableView) -> TableMeta:
     return meta if table.fork is None else replace(meta, table_id=table.meta.table_id, name=table.meta.name)
 
 
+class Viewed(Protocol):
+    def view(self) -> TableView: ...
+
+
 class Views:
-    """The newest view of each table. Only the decider publishes them, after the sync."""
+    """The newest view of each table. Only the decider publishes them, after the sync.
+
+    A removed table is gone for readers at once. Its name is freed with one of the next publications: a merge removes
+    thousands.
+    """
 
     def __init__(self) -> None:
         self._tables: dict[str, TableView] = {}
         self._names: AnyCase[str] = AnyCase()
+        self._gone: list[TableView] = []  # whose names are not free yet
+        self._ahead: Mapping[str, TableView] = {}
         self._name_changes = 0
         self._index: tuple[int, NameIndex] | None = None
 
@@ -66,7 +77,8 @@ class Views:
         return list(self._tables)
 
     def names(self) -> Iterable[str]:
-        return list(self._names)
+        tables = self._tables
+        return [name for name, table_id in self._names.copy().items() if table_id in tables]
 
     def name_index(self) -> NameIndex:
         """Of all names; made again after a name came or went."""
@@ -86,6 +98,27 @@ class Views:
         """The current horizon, however old the view is."""
         return self._tables.get(table.meta.table_id, table).oldest
 
+    def lay_ahead(self, tables: Mapping[str, TableView]) -> None:
+        """Views for the next publication, made before it: of tables that keep their names."""
+        self._ahead = tables
+
+    def follow(self, tables: Mapping[str, Viewed], changed: Iterable[str]) -> int:
+        """Publishes the tables that changed, or removes them; returns the newest commit time."""
+        ahead, self._ahead = self._ahead, {}
+        if not ahead:
+            self._free_names(limits.NAMES_FREED)
+        newest_us = max([view.time_us for view in ahead.values()], default=0)
+        self._tables.update(ahead)  # a reader sees all of them, or none
+        for table_id in changed:
+            table = tables.get(table_id)
+            if table is None:
+                self.withdraw(table_id)
+            else:
+                view = table.view()
+                newest_us = max(newest_us, view.time_us)
+                self.publish(view)
+        return newest_us
+
     def publish(self, table: TableView) -> None:
         meta = table.meta
         table_id = meta.table_id
@@ -96,19 +129,27 @@ class Views:
         elif before.meta is not meta and before.meta.name != meta.name:
             self._name(meta.name, table_id)
             self._free(before)
+            self._name_changes += 1
 
     def withdraw(self, table_id: str) -> None:
         """Removes a dropped table."""
         before = self._tables.pop(table_id, None)
         if before is not None:
-            self._free(before)
+            self._gone.append(before)
+            self._name_changes += 1
 
     def _name(self, name: str, table_id: str) -> None:
+        if self._names.as_written(name) not in (name, None):  # one that differs in case alone may be free
+            self._free_names(len(self._gone))
         self._names[name] = table_id
         self._name_changes += 1
+
+    def _free_names(self, count: int) -> None:
+        freed, self._gone = self._gone[:count], self._gone[count:]
+        for before in freed:
+            self._free(before)
 
     def _free(self, before: TableView) -> None:
         """Frees the name, unless another table has it by now."""
         if self._names.get(before.meta.name) == before.meta.table_id:
             del self._names[before.meta.name]
-            self._name_changes += 1

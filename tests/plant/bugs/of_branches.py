@@ -16,6 +16,7 @@ EVENTS = ("tests/branches/test_branch_events.py",)
 TURNS = ("tests/branches/test_merge_turns.py",)
 HELD = ("tests/branches/test_held_tables.py",)
 ENDED_FORKS = ("tests/branches/test_ended_forks.py",)
+READERS_VIEWS = ("tests/unit/test_readers_views.py",)
 FORK_BOOK = ("tests/unit/test_fork_book.py",)
 OF_SERVICE = ("tests/branches/test_service.py",)
 REFRESH = ("tests/branches/test_refresh.py",)
@@ -591,6 +592,30 @@ BUGS: Final = (
         "metaservice/rpc/services/branches.py",
         (("        if request.turns.held is None:\n", "        if True:\n"),),
         ("tests/branches/test_view_doors.py",),
+    ),
+    Bug(
+        "a list has the names of tables that are gone",
+        SERVICE + "decider/views.py",
+        ((" if table_id in tables]", "]"),),
+        READERS_VIEWS,
+    ),
+    Bug(
+        "a table is not found by its name in another case while an old one has it",
+        SERVICE + "decider/views.py",
+        (("            self._free_names(len(self._gone))\n", "            pass\n"),),
+        READERS_VIEWS,
+    ),
+    Bug(
+        "a view that was made ahead hides a later change",
+        SERVICE + "decider/views.py",
+        (("        for table_id in changed:\n", "        for table_id in set(changed) - set(ahead):\n"),),
+        READERS_VIEWS,
+    ),
+    Bug(
+        "readers never get the views that a merge made ahead",
+        SERVICE + "decider/state.py",
+        (("        self.views.lay_ahead(other.views)\n", ""),),
+        HELD,
     ),
     Bug(
         "a merge in turns takes the result of a table that has moved since",
