@@ -103,6 +103,7 @@ MEANINGS = b"d"
 FORKS = b"f"
 ENDED_FORKS = b"z"
 BRANCH_EVENTS = b"h"
+UNDROPPED = b"o"
 MASKS = b"m"
 DECLARED = b"a"
 
@@ -133,6 +134,10 @@ def table_key(table: bytes, version: int) -> bytes:
 
 def dropped_key(table: bytes) -> bytes:
     return DROPPED + table
+
+
+def undropped_key(table: bytes) -> bytes:
+    return UNDROPPED + table
 
 
 def schemas_prefix(table: bytes) -> bytes:
@@ -324,7 +329,7 @@ def table_of_mark(key: bytes) -> bytes:
 def record_prefixes(table: bytes) -> list[bytes]:
     """The other records of a dropped table, besides its entries and its metadata."""
     families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", b"x", b"n", b"i", MASKS, DECLARED)
-    return [family + table for family in (*families, TAGS, CURSORS, COLUMN_IDS)]
+    return [family + table for family in (*families, TAGS, CURSORS, COLUMN_IDS, UNDROPPED)]
 
 
 def txn_time_ms(key: bytes) -> int:

@@ -20,7 +20,7 @@ from metaservice.core.table.meta import Namespace, View
 from metaservice.service.branch.branched_names import BranchedNames
 from metaservice.service.decider.forking import find_table, get_branch
 from metaservice.service.table.catalog import Mode
-from tests.branches.rig import BranchRig
+from tests.branches.rig import BranchRig, refused
 from tests.retention.rig import WHO
 
 SPACES = ("shop", "test", "old")
@@ -83,13 +83,14 @@ class World:
         self.lines = {"": Line(tables={"before": -1, "days": -2})}
         self.left: dict[str, Line] = {}
         self.parents: dict[str, str] = {}
+        self.dropped: dict[str, list[tuple[str, int, str]]] = {}  # by line: name, table, id
         self.fresh = 0
-        self.merged = self.refused = 0
+        self.merged = self.refused = self.undropped = 0
 
     def step(self) -> None:
         names = [self.put_view, self.put_view, self.drop_view, self.rename_view, self.put_space, self.put_space]
         lines = [self.branch, self.branch, self.merge, self.refresh, self.drop]
-        tables = [self.make_table, self.clone_table, self.drop_table]
+        tables = [self.make_table, self.clone_table, self.drop_table, self.undrop_table]
         self.chance.choice([*names, *lines, *tables, self.drop_space, self.start_again])()
 
     # -- changes of one line
@@ -191,7 +192,21 @@ class World:
             name = self.chance.choice(sorted(inside))
             table_id = self.rig.reads_table(on_branch(name, branch))
             self.rig.ask(lambda: self.rig.catalog.drop(table_id, validate_only=False))
-            del line.tables[name]
+            self.dropped.setdefault(branch, []).append((name, line.tables.pop(name), table_id))
+
+    def undrop_table(self) -> None:
+        """Branches that were made while it was dropped don't show it."""
+        branch, line = self.some_line()
+        dropped = self.dropped.get(branch)
+        if dropped:
+            name, one, table_id = dropped.pop()
+            reason = self.new_name_refused(line, name)
+            purged = "RETENTION_OVER" if branch else reason  # a fork goes as soon as nobody needs it
+            with refused(reason, purged):
+                self.rig.ask(lambda: self.rig.catalog.undrop(table_id))
+                assert not reason
+                line.tables[name] = one
+                self.undropped += 1
 
     # -- branches
 
@@ -222,6 +237,7 @@ class World:
             return
         self.merged += 1
         self.lines[parent] = after
+        self.dropped.pop(name, None)  # what was dropped on the branch can't come back
         if keep:
             self.lines[name], self.left[name] = deepcopy(after), deepcopy(after)
         else:
@@ -236,7 +252,12 @@ class World:
         done = self.rig.refresh(name).is_done
         assert done == (after is not None)
         if after is not None:
+            self.dropped.pop(name, None)
+            before, mine = self.left[name].tables, self.lines[name].tables.values()
             self.lines[name], self.left[name] = after, deepcopy(above)
+            for table, one in before.items():  # what was dropped on the branch stays so, also if it comes back above
+                if one not in mine and one not in above.tables.values():
+                    self.left[name].tables.setdefault(table, one)
 
     def drop(self) -> None:
         name = self.leaf()
@@ -316,6 +337,7 @@ def test_every_line_shows_its_views_and_namespaces() -> None:
     worlds = [run(seed, steps=120) for seed in range(12)]
     assert sum(world.merged for world in worlds) > 10
     assert sum(world.refused for world in worlds) > 5
+    assert sum(world.undropped for world in worlds) > 5
 
 
 @pytest.mark.long
@@ -323,3 +345,17 @@ def test_every_line_shows_its_views_and_namespaces() -> None:
 def test_every_line_shows_its_views_and_namespaces_in_many_histories(first: int) -> None:
     worlds = [run(seed, steps=150) for seed in range(first, first + 100)]
     assert sum(world.merged for world in worlds) > 100
+
+
+def test_after_a_start_a_new_branch_shows_a_table_that_came_back() -> None:
+    """The clock stands still all the while: the branch is not older than the return."""
+    rig = BranchRig(1)
+    table_id = rig.create("back", None)
+    rig.ask(lambda: rig.catalog.drop(table_id, validate_only=False))
+    rig.branch("while_gone")
+    rig.ask(lambda: rig.catalog.undrop(table_id))
+    rig.crash()
+    rig.branch("after")
+    state = rig.decider.state
+    shown = {branch for branch in ("while_gone", "after") if rig.ask(partial(find_table, state, f"back@{branch}"))}
+    assert shown == {"after"}

@@ -86,9 +86,18 @@ def _shown_version(state: State, table: TableState, branch: Branch) -> int | Non
 
 
 def _version_at(state: State, table: TableState, time_us: int) -> int | None:
-    if table.fork is not None and not table.fork.is_there(time_us):
+    if not is_there(state, table.raw_id, table.fork, time_us):
         return None
     return table.head if time_us >= table.last_time_us else version_at(state, table, time_us)
+
+
+def is_there(state: State, raw_id: bytes, fork: Fork | None, time_us: int) -> bool:
+    """Whether a table was there at the instant of a branch that has no fork of it.
+
+    A drop makes a fork on each branch that shows the table. So one without a fork that is older than the return of the
+    table was made before the table, or while it was dropped.
+    """
+    return time_us >= state.undropped.get(raw_id, 0) and (fork is None or fork.is_there(time_us))
 
 
 def version_at(state: State, table: TableState, time_us: int) -> int | None:

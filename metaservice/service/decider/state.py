@@ -71,6 +71,7 @@ class State:
         self.answered_us = 0
         self.ceiling_us = 0
         self.newest_us = 0  # commit time of any table
+        self.undropped: dict[bytes, int] = {}  # tables that came back, and when, if there were branches then
         self.fresh_id = ""  # ids from here on are younger than every commit that was found
         self.forgotten_ms = 0
         self.changed: set[str] = set()
@@ -132,6 +133,9 @@ class State:
             namespace, dot, _ = table.meta.name.partition(".")
             if dot and not branch_of(table.meta.name) and namespace not in self.namespaces:  # before they were kept
                 self.namespaces[namespace] = Namespace(namespace)
+        for key, raw_time in cursor.scan(keys.UNDROPPED, prefix_end(keys.UNDROPPED)):
+            self.undropped[key[1:]] = keys.decode_version(raw_time)
+        self.newest_us = max(self.newest_us, *self.undropped.values(), 0)
         self.fresh_id = first_id(self.newest_us // 1000 + limits.CLOCK_TOLERANCE_MS + 1)
         for _, kept in cursor.scan(keys.NAMESPACES, prefix_end(keys.NAMESPACES)):
             space = decode_namespace(kept)

@@ -87,6 +87,7 @@ class DroppedTables:
             yield from self._pages.delete(prefix, prefix_end(prefix))
         yield from self._pages.delete(keys.table_prefix(raw), prefix_end(keys.table_prefix(raw)))
         self._state.batch.delete(keys.drop_begun_key(raw))
+        self._state.undropped.pop(raw, None)
         if raw in self._state.forks:
             self._state.put_fork(replace(self._state.forks[raw], is_gone=True))
 

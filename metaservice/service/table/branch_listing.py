@@ -9,7 +9,7 @@ from metaservice.core.errors import MetaError
 from metaservice.core.table.branches import Branch, branch_of, off_branch, on_branch
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.staged_names import is_unborn
-from metaservice.service.decider.forking import fork_id, get_branch
+from metaservice.service.decider.forking import fork_id, get_branch, is_there
 from metaservice.service.decider.state import State
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
@@ -100,7 +100,7 @@ class BranchTables:
     def _at_instant(self, above: Shown, branch: Branch) -> Shown | None:
         """The parent's table at the branch's instant; None: it was not there, or under another name."""
         table = above.table
-        if table.fork is not None and not table.fork.is_there(branch.time_us):
+        if not is_there(self._state, table.raw_id, table.fork, branch.time_us):
             return None
         if table.time_us <= branch.time_us:
             return above

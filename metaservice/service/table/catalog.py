@@ -273,6 +273,7 @@ class Catalog:
         if table.fork is not None:
             state.put_fork(replace(table.fork, is_dropped=False))
             table.fork = state.forks[table.raw_id]
+        self._hide_on_branches(table)
         state.batch.delete(keys.dropped_key(table.raw_id))
         state.batch.put(keys.name_key(name), table.raw_id)
         state.tables[table_id] = table
@@ -280,6 +281,15 @@ class Catalog:
         state.names[name] = table_id
         state.changed.add(table_id)
         return table.view()
+
+    def _hide_on_branches(self, table: TableState) -> None:
+        """A table that comes back is shown by branches with a fork of it; others began while it was gone."""
+        state = self._decider.state
+        if state.branches:
+            state.note_answered(max(self._clocks.now_us(), state.newest_us))
+            back_us = state.answered_us + 1  # after all branches so far, and not after those to come
+            state.newest_us = state.undropped[table.raw_id] = back_us
+            state.batch.put(keys.undropped_key(table.raw_id), keys.encode_version(back_us))
 
     def _get_dropped(self, table_id: str) -> Dropped:
         state = self._decider.state

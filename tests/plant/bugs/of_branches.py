@@ -35,13 +35,31 @@ BUGS: Final = (
     Bug(
         "a branch shows a clone that was made later",
         "metaservice/service/decider/forking.py",
-        (("if table.fork is not None and not table.fork.is_there(time_us):", "if False:"),),
+        ((" and (fork is None or fork.is_there(time_us))", ""),),
+        own_tests=("tests/branches/test_names.py", "-m", "not long"),
+    ),
+    Bug(
+        "a branch that was made while a table was dropped shows the table",
+        "metaservice/service/table/catalog.py",
+        (("        self._hide_on_branches(table)\n", ""),),
+        own_tests=("tests/branches/test_names.py", "-m", "not long"),
+    ),
+    Bug(
+        "after a start it shows the table that came back",
+        "metaservice/service/decider/state.py",
+        (("            self.undropped[key[1:]] = keys.decode_version(raw_time)\n", "            pass\n"),),
+        own_tests=("tests/branches/test_names.py", "-m", "not long"),
+    ),
+    Bug(
+        "after a start a branch may be as old as the return of a table",
+        "metaservice/service/decider/state.py",
+        (("        self.newest_us = max(self.newest_us, *self.undropped.values(), 0)\n", ""),),
         own_tests=("tests/branches/test_names.py", "-m", "not long"),
     ),
     Bug(
         "a branch lists a clone that was made later",
         "metaservice/service/table/branch_listing.py",
-        (("not table.fork.is_there(branch.time_us)", "not table.fork"),),
+        (("not is_there(self._state, table.raw_id, table.fork, branch.time_us)", "False"),),
         own_tests=("tests/branches/test_names.py", "-m", "not long"),
     ),
     Bug(
