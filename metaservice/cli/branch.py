@@ -263,14 +263,17 @@ def run_merge(
     run_check = partial(later("laketx.commands.branch_checks", "run_check", extra="arrow"), session, name, warehouse)
     for check in checks:
         run_check(check)
+    dropped = [table.name for table in session.client.get_branch(name).tables if table.dropped]
     answer = session.client.merge_checked_branch(name, run_check, keep=keep, validate_only=dry_run)
     if session.as_json:
         session.show_json(answer)
     else:
-        session.show_rows(MERGE_COLUMNS, merge_rows(answer.tables, answer.names))
+        drops: list[Row] = [(table, "", "", "drops the table") for table in dropped] if answer.merged else []
+        session.show_rows(MERGE_COLUMNS, [*merge_rows(answer.tables, answer.names), *drops])
         if answer.merged:
             outcome = "could be merged" if dry_run else "merged"
-            session.note(f"{outcome}: {name}, {len(answer.tables)} tables{names_text(answer.names)}")
+            lost = f", {len(drops)} dropped" if drops else ""
+            session.note(f"{outcome}: {name}, {len(answer.tables)} tables{lost}{names_text(answer.names)}")
     if not answer.merged:
         raise refused_merge(name, answer.tables, answer.names)
 

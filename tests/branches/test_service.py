@@ -445,6 +445,7 @@ def test_the_command_line(tmp_path: Path) -> None:
         lake.create_table("shop.t", "id bigint, v bigint").append(ROWS)
         assert shell.run("branch", "create", "etl", "--keep", "172800", "--comment", "nightly").code == 0
         lake.branch("etl").table("shop.t").update({"v": "0"}, where="id = 1")
+        assert "next: `laketx branch list`" in shell.run("branch", "merge", "none").err
         listed = json.loads(shell.run("branch", "list", "-o", "json").out)
         assert [(one["name"], one["comment"]) for one in listed] == [("etl", "nightly")]
         assert "1 commit" in shell.run("branch", "show", "etl").out
@@ -467,6 +468,11 @@ def test_the_command_line(tmp_path: Path) -> None:
         )
         assert shell.run("branch", "drop", "one", "two", "--yes").code == 5
         assert len(json.loads(shell.run("branch", "drop", "one", "three", "--yes", "-o", "json").out)) == 2
+        lake.create_table("shop.gone", "id bigint")
+        lake.branch("drops").drop_table("shop.gone")
+        for words in (["--dry-run"], []):
+            said = shell.run("branch", "merge", "drops", *words)
+            assert (said.code, "drops the table" in said.out, ", 1 dropped" in said.err) == (0, True, True), words
         assert shell.run("table", "clone", "shop.t", "shop.copy", "--version", "1").code == 0
         assert lake.table("shop.copy").to_arrow().num_rows == 2
         lake.mark_warehouse()
