@@ -273,6 +273,21 @@ def test_an_insert_writes_rows_and_tombstones_of_a_bucket_into_one_file(
     assert {row["id"]: row["day"] for row in table.to_arrow().to_pylist()} == moved
 
 
+def test_an_insert_of_more_than_waits_writes_rows_as_they_come(lake: Lake, lake_sql: SqlReads, new_name: Names) -> None:
+    name = new_name()
+    table = made(lake, name, "id int, day string, text string", buckets=1)
+    days = {key: "ab"[key // 40] for key in range(80)}
+    table.upsert([{"id": key, "day": day, "text": ""} for key, day in days.items()])
+    before = {one.file.path for one in lake.client.list_files(table.table_id)}
+    other = "IF(id < 40, 'b', 'a')"
+    lake_sql(f"INSERT INTO {{lake}}.{name} SELECT id, {other}, repeat('x', 1024 * 1024) FROM range(80)")
+    new = [one.file for one in lake.client.list_files(table.table_id) if one.file.path not in before]
+    assert sorted((one.rows, one.tombstones) for one in new) == [(40, 0), (40, 0), (40, 40), (40, 40)]
+    found = table.to_arrow(columns=["id", "day"]).to_pylist()
+    assert {row["id"]: row["day"] for row in found} == {key: "ba"[key // 40] for key in days}
+    assert len(found) == 80
+
+
 COLUMNS = {
     "bigint": "id bigint, day string, n int",
     "string": "id string, day string, n int",

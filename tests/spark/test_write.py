@@ -63,6 +63,7 @@ def test_append_keeps_rows_ids_types_and_statistics(lake: Lake, spark: SparkSess
     assert not stats[ids["x"]].HasField("min")  # NaN
     path = Path(table.folder) / entry.file.path
     assert entry.file.bytes == path.stat().st_size
+    assert (oct(path.stat().st_mode), [each.name for each in path.parent.iterdir()]) == ("0o100644", [path.name])
     schema = pq.read_schema(path)
     assert {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in schema} == ids
     assert pq.read_metadata(path).row_group(0).column(0).compression == "ZSTD"

@@ -202,7 +202,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
   }
 
   @Override
-  public void abort() {
+  public void abort() throws IOException {
     files.drop();
   }
 

@@ -3,6 +3,7 @@ package io.laketx.spark.write;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.Limit;
 import io.laketx.v1.Table;
+import java.io.Closeable;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
@@ -64,7 +65,7 @@ final class GivenRows {
     List<InternalRow> rows = rows(messages, staging.types().length);
     RowFiles files = new RowFiles(staging, 0, 0, false);
     rows.sort(order(staging, files));
-    try {
+    try (Closeable left = files::drop) {
       for (InternalRow one : rows) {
         if (staging.isKeyed()) files.put(one);
         else files.append(one, null);
@@ -72,8 +73,6 @@ final class GivenRows {
       return Arrived.of(new WriterCommitMessage[] {Told.of(files.close(), files.refused())});
     } catch (IOException error) {
       throw new UncheckedIOException(error);
-    } finally {
-      files.drop();
     }
   }
 

@@ -303,7 +303,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     }
 
     @Override
-    public void abort() {
+    public void abort() throws IOException {
       files.drop();
     }
 

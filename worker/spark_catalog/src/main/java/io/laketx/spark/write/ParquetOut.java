@@ -12,18 +12,15 @@ import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.Job;
-import org.apache.hadoop.mapreduce.TaskAttemptContext;
-import org.apache.hadoop.mapreduce.TaskAttemptID;
-import org.apache.hadoop.mapreduce.TaskType;
-import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
+import org.apache.hadoop.mapreduce.RecordWriter;
 import org.apache.parquet.HadoopReadOptions;
 import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.ParquetOutputFormat;
 import org.apache.parquet.hadoop.metadata.ParquetMetadata;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.datasources.OutputWriter;
-import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetUtils;
 import org.apache.spark.sql.internal.SQLConf;
@@ -44,13 +41,10 @@ final class ParquetOut implements Serializable {
     {"spark.sql.parquet.writeLegacyFormat", "false"},
   };
 
-  private final OutputWriterFactory factory;
-  private final StructType schema;
   private final SerializableConfiguration conf;
+  private transient SQLConf settings; // of tasks
 
-  private ParquetOut(OutputWriterFactory factory, StructType schema, SerializableConfiguration conf) {
-    this.factory = factory;
-    this.schema = schema;
+  private ParquetOut(SerializableConfiguration conf) {
     this.conf = conf;
   }
 
@@ -67,10 +61,11 @@ final class ParquetOut implements Serializable {
     try {
       Job job = Job.getInstance(spark.sessionState().newHadoopConf());
       for (String[] one : SETTINGS) job.getConfiguration().set(one[0], one[1]); // Spark keeps what is set in it
-      OutputWriterFactory factory = ParquetUtils.prepareWrite(settings, job, schema, options);
+      ParquetUtils.prepareWrite(settings, job, schema, options);
       FieldIds.set(job.getConfiguration(), meta);
       BloomFilters.set(job.getConfiguration(), meta);
-      return new ParquetOut(factory, schema, new SerializableConfiguration(job.getConfiguration()));
+      LocalFiles.set(job.getConfiguration());
+      return new ParquetOut(new SerializableConfiguration(job.getConfiguration()));
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
@@ -90,10 +85,22 @@ final class ParquetOut implements Serializable {
     };
   }
 
-  OutputWriter open(String path) {
-    TaskAttemptContext attempt =
-        new TaskAttemptContextImpl(conf.value(), new TaskAttemptID("", 0, TaskType.MAP, 0, 0));
-    return SQLConf.withExistingConf(with(new SQLConf()), () -> factory.newInstance(path, schema, attempt));
+  /** What writes rows into a new file. It is closed with null. */
+  RecordWriter<Void, InternalRow> open(String path) {
+    if (settings == null) settings = with(new SQLConf());
+    return SQLConf.withExistingConf(settings, () -> opened(new Path(path)));
+  }
+
+  /** Spark's own writers copy the configuration for each file. */
+  private RecordWriter<Void, InternalRow> opened(Path path) {
+    try {
+      return new ParquetOutputFormat<InternalRow>()
+          .getRecordWriter(conf.value(), path, ParquetOutputFormat.getCompression(conf.value()));
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    } catch (InterruptedException stopped) {
+      throw new UncheckedIOException(ParquetRowFile.interrupted(stopped));
+    }
   }
 
   long sizeOf(String path) throws IOException {

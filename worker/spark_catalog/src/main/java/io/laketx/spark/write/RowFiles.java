@@ -159,7 +159,7 @@ final class RowFiles {
   }
 
   /** Leaves what is open. */
-  void drop() {
+  void drop() throws IOException {
     RowFile left = open;
     open = null;
     if (left != null) left.drop();
@@ -223,7 +223,7 @@ final class RowFiles {
     write(joined.apply(row, beside));
   }
 
-  private void write(InternalRow row) {
+  private void write(InternalRow row) throws IOException {
     if (open == null) {
       path = prefix + number++ + staging.suffix();
       open = staging.create(path);

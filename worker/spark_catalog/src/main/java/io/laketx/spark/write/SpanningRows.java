@@ -269,7 +269,7 @@ final class SpanningRows implements DataWriter<InternalRow> {
   }
 
   @Override
-  public void abort() {
+  public void abort() throws IOException {
     files.drop();
   }
 
