@@ -63,7 +63,7 @@ class Views:
         self._tables: dict[str, TableView] = {}
         self._names: AnyCase[str] = AnyCase()
         self._gone: list[TableView] = []  # whose names are not free yet
-        self._ahead: Mapping[str, TableView] = {}
+        self._ahead: dict[str, TableView] = {}
         self._name_changes = 0
         self._index: tuple[int, NameIndex] | None = None
 
@@ -100,7 +100,7 @@ class Views:
 
     def lay_ahead(self, tables: Mapping[str, TableView]) -> None:
         """Views for the next publication, made before it: of tables that keep their names."""
-        self._ahead = tables
+        self._ahead.update(tables)
 
     def follow(self, tables: Mapping[str, Viewed], changed: Iterable[str]) -> int:
         """Publishes the tables that changed, or removes them; returns the newest commit time."""

@@ -630,6 +630,12 @@ BUGS: Final = (
         READERS_VIEWS,
     ),
     Bug(
+        "of two merges in a group readers get the views of one",
+        SERVICE + "decider/views.py",
+        (("        self._ahead.update(tables)\n", "        self._ahead = dict(tables)\n"),),
+        READERS_VIEWS,
+    ),
+    Bug(
         "readers never get the views that a merge made ahead",
         SERVICE + "decider/state.py",
         (("        self.views.lay_ahead(other.views)\n", ""),),
