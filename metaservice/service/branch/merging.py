@@ -119,7 +119,7 @@ class Merging:
         self._replay.end(txn, commits, named, merged.time_us)
         yield len(tables)  # and so does writing and publishing
         if keep:
-            instant = max(merged.time_us, now_us)
+            instant = max(merged.time_us, now_us, state.newest_us)  # after other tables' commits, too
             state.note_answered(instant)
             expire_us = now_us + limits.BRANCH_KEEP_MS * 1000 if branch.expire_us else 0
             put_branch(state, replace(branch, time_us=instant, expire_us=max(branch.expire_us, expire_us)))

@@ -82,7 +82,8 @@ class Refreshing:
         """What the refresh changes, step by step; one batch."""
         yield len(tables)  # to decide took as long
         state, now_us = self._state, self._clocks.now_us()
-        later = replace(branch, time_us=max(refreshed.time_us, now_us))
+        instant = max(refreshed.time_us, now_us, state.newest_us)  # after other tables' commits, too
+        later = replace(branch, time_us=instant)
         state.note_answered(later.time_us)
         by_parent = {part.table.raw_id: part for part in refreshed.tables}
         drops, ending = self._replay.drops(branch), EndingForks(state, txn.txn_id, now_us)
