@@ -505,6 +505,21 @@ def test_a_watch_ends_when_its_right_is_revoked(lake: Guarded) -> None:
     assert ended_with(stream) == (grpc.StatusCode.NOT_FOUND, "TABLE_UNKNOWN")  # without a commit
 
 
+def test_a_watch_ends_when_its_right_is_revoked_while_it_rests(lake: Guarded) -> None:
+    """It rests after each frame, longer beside others, so that they don't take the processor from those who commit."""
+    table_id = create(lake.owner, "shop.watched_at_rest")
+    lake.grant("user:resting", "reader", table_id=table_id)
+    quiet_id = create(lake.owner, "shop.quiet")
+    others = [watching(lake.owner, quiet_id) for _ in range(100)]
+    stream = watching(lake.named("resting"), table_id)
+    append(lake.owner, table_id)
+    assert next(stream).versions
+    lake.owner.call("AccessService/Revoke", grantee="user:resting", place={"table_id": table_id})
+    assert ended_with(stream) == (grpc.StatusCode.NOT_FOUND, "TABLE_UNKNOWN")
+    for other in others:
+        other.cancel()
+
+
 def test_watches_and_sessions_end_with_their_token(lake: Guarded) -> None:
     table_id = create(lake.owner, "shop.watched_by_a_token")
     lake.grant("user:short", "reader", table_id=table_id)

@@ -106,11 +106,12 @@ class Watches:
             if present is None:
                 raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
             if rests:  # and then look again at all that may have woken it
-                waiter.sleep(pace * min(REST_S_MAX, REST_S_PER_WATCHER * self._open))
+                is_rung = waiter.sleep(pace * min(REST_S_MAX, REST_S_PER_WATCHER * self._open))
             else:
                 bells.wait(waiter, table_id, after)
-                if not self._calls.bells.is_due(table_id, after):
-                    yield b""  # it was rung: whoever sends this looks whether the caller may go on
+                is_rung = not bells.is_due(table_id, after)
+            if is_rung:
+                yield b""  # whoever sends this looks whether the caller may go on
 
     def _last(self, table: TableView) -> TableView:
         """A dropped table with all its commits: the last ones may have come with the drop."""

@@ -26,8 +26,9 @@ class Waiter:
         with contextlib.suppress(RuntimeError):  # it was woken already
             self._bell.release()
 
-    def sleep(self, timeout_s: float = -1) -> None:
-        self._bell.acquire(timeout=timeout_s)
+    def sleep(self, timeout_s: float = -1) -> bool:
+        """Sleep for at most this long, or without an end; tell whether it was woken."""
+        return self._bell.acquire(timeout=timeout_s)
 
 
 class CommitNotifier:
