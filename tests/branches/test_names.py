@@ -359,3 +359,21 @@ def test_after_a_start_a_new_branch_shows_a_table_that_came_back() -> None:
     state = rig.decider.state
     shown = {branch for branch in ("while_gone", "after") if rig.ask(partial(find_table, state, f"back@{branch}"))}
     assert shown == {"after"}
+
+
+@pytest.mark.parametrize("moves", [lambda rig: rig.refresh("b"), lambda rig: rig.merge("b", keep=True)])
+def test_what_was_made_meanwhile_is_on_a_branch_that_moves(moves: Callable[[BranchRig], object]) -> None:
+    """The clock went back, so that what was made is newer than it says."""
+    rig = BranchRig(1)
+    rig.create("first", None)
+    rig.branch("b")
+    spaces, views = rig.catalog.namespaces, rig.catalog.queries
+    rig.ask(lambda: spaces.create(Namespace("later", {}), if_not_exists=False))
+    rig.ask(lambda: views.create(View("later.view", b"SELECT 1", digest=b"1"), if_not_exists=False))
+    rig.clock.advance(10_000)
+    rig.create("later", None)
+    rig.clock.advance(-20_000)
+    moves(rig)
+    assert rig.ask(lambda: find_table(rig.decider.state, "later@b"))
+    assert rig.ask(lambda: views.get("later.view@b")).payload == b"SELECT 1"
+    assert "later" in [space.name for space in rig.ask(lambda: spaces.list_all("b", "", 100))]

@@ -105,7 +105,7 @@ class Branches:
             request.name,
             request.request_id,
             parent.name if parent is not None else "",
-            self._instant(now_us),
+            instant_from(state, now_us),
             request.principal,
             request.comment,
             now_us + (request.keep_ms or limits.BRANCH_KEEP_MS) * 1000,
@@ -115,15 +115,6 @@ class Branches:
         put_branch(state, branch)
         note_event(state, BranchEventKind.CREATED, branch, branch.time_us, branch.principal)
         return branch
-
-    def _instant(self, now_us: int) -> int:
-        """Now, or the time of the newest commit if that is later: no commit to come gets it."""
-        state = self._state
-        fresh = [state.tables[table_id].last_time_us for table_id in state.changed if table_id in state.tables]
-        names_us = state.named_views.newest_us, state.named_spaces.newest_us
-        instant = max([now_us, state.newest_us, *names_us, *fresh])
-        state.note_answered(instant)
-        return instant
 
     def list_all(self, after: str, count: int) -> list[Branch]:
         """Branches by name."""
@@ -228,7 +219,8 @@ class Branches:
             raise invalid("VERSION_IN_FUTURE", version=chosen, head=source.head)
         state.check_retained(source, chosen)
         state.flush()
-        state.newest_us = max(self._instant(self._clocks.now_us()), state.answered_us) + 1  # after all branches so far
+        instant = instant_from(state, self._clocks.now_us())
+        state.newest_us = max(instant, state.answered_us) + 1  # after all branches so far
         return make_clone(state, source, chosen, clone_id, written, state.newest_us).view()
 
 
@@ -236,6 +228,15 @@ def tables_on(state: State, branch: Branch) -> list[TableState]:
     """The forks of a branch, and the tables that were made on it. Any thread."""
     ids = filter(None, map(state.names.get, state.names.on(branch.name)))
     return [table for table in map(state.tables.get, ids) if table is not None]
+
+
+def instant_from(state: State, *times_us: int) -> int:
+    """Return the latest of these times and that of the newest commit or name. No commit to come gets it."""
+    fresh = [state.tables[table_id].last_time_us for table_id in state.changed if table_id in state.tables]
+    names_us = state.named_views.newest_us, state.named_spaces.newest_us
+    instant = max([*times_us, state.newest_us, *names_us, *fresh])
+    state.note_answered(instant)
+    return instant
 
 
 def put_branch(state: State, branch: Branch) -> None:

@@ -14,7 +14,7 @@ from metaservice.core.table.properties import MERGE_CHECKS, text_property
 from metaservice.core.table.property_forms import parse_checks
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReplayRequest
 from metaservice.service.branch.branched_names import BranchedNames
-from metaservice.service.branch.branches import forget_branch, note_event, put_branch
+from metaservice.service.branch.branches import forget_branch, instant_from, note_event, put_branch
 from metaservice.service.branch.replay import ReadsUnder, ended_fork
 from metaservice.service.commit.dropping import EndingForks
 from metaservice.service.commit.outcomes import Outcomes
@@ -119,8 +119,7 @@ class Merging:
         self._replay.end(txn, commits, named, merged.time_us)
         yield len(tables)  # and so does writing and publishing
         if keep:
-            instant = max(merged.time_us, now_us, state.newest_us)  # after other tables' commits, too
-            state.note_answered(instant)
+            instant = instant_from(state, merged.time_us, now_us)  # after other tables' commits, too
             expire_us = now_us + limits.BRANCH_KEEP_MS * 1000 if branch.expire_us else 0
             put_branch(state, replace(branch, time_us=instant, expire_us=max(branch.expire_us, expire_us)))
         else:

@@ -13,7 +13,7 @@ from metaservice.core.commit.transaction import Txn
 from metaservice.core.table.branches import Branch, BranchEventKind, off_branch, on_branch
 from metaservice.core.table.model import TableCommit
 from metaservice.service.branch.branch_replay import BranchReplay, Merged, MovedMarks, ReplayRequest
-from metaservice.service.branch.branches import note_event, put_branch
+from metaservice.service.branch.branches import instant_from, note_event, put_branch
 from metaservice.service.branch.replay import ReadsUnder, Replayed, ended_fork
 from metaservice.service.commit.dropping import EndingForks
 from metaservice.service.commit.outcomes import Outcomes
@@ -82,9 +82,7 @@ class Refreshing:
         """What the refresh changes, step by step; one batch."""
         yield len(tables)  # to decide took as long
         state, now_us = self._state, self._clocks.now_us()
-        instant = max(refreshed.time_us, now_us, state.newest_us)  # after other tables' commits, too
-        later = replace(branch, time_us=instant)
-        state.note_answered(later.time_us)
+        later = replace(branch, time_us=instant_from(state, refreshed.time_us, now_us))  # after others' commits, too
         by_parent = {part.table.raw_id: part for part in refreshed.tables}
         drops, ending = self._replay.drops(branch), EndingForks(state, txn.txn_id, now_us)
         given = {table.fork.base: table.next_row_id for table in tables if table.fork is not None}

@@ -279,6 +279,7 @@ class State:
         self.row_ids_given |= other.row_ids_given
         self._restored_now |= other.restored_now
         self.views.lay_ahead(other.views)
+        self.newest_us = max([self.newest_us, *(view.time_us for view in other.views.values())])  # for this group, too
 
     def are_apart(self, table_ids: Iterable[str]) -> bool:
         """Whether tables are there, none of them is held, and none is a fork, which may need one that is held."""

@@ -103,11 +103,11 @@ class Views:
         self._ahead.update(tables)
 
     def follow(self, tables: Mapping[str, Viewed], changed: Iterable[str]) -> int:
-        """Publishes the tables that changed, or removes them; returns the newest commit time."""
+        """Publish the tables that changed, or remove them; return the newest commit time but for views laid ahead."""
         ahead, self._ahead = self._ahead, {}
         if not ahead:
             self._free_names(limits.NAMES_FREED)
-        newest_us = max([view.time_us for view in ahead.values()], default=0)
+        newest_us = 0
         self._tables.update(ahead)  # a reader sees all of them, or none
         for table_id in changed:
             table = tables.get(table_id)

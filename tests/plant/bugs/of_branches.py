@@ -278,19 +278,30 @@ BUGS: Final = (
     Bug(
         "a branch shows its parent as it was before the newest commit, when the clock went back",
         SERVICE + "branch/branches.py",
-        (("        instant = max([now_us, state.newest_us, *names_us, *fresh])\n", "        instant = now_us\n"),),
+        (("    instant = max([*times_us, state.newest_us, *names_us, *fresh])\n", "    instant = max(times_us)\n"),),
         SIMULATION,
+    ),
+    Bug(
+        "a branch that is made in the group of a merge's last turn begins before the merge",
+        SERVICE + "decider/state.py",
+        (
+            (
+                "        self.newest_us = max([self.newest_us, *(view.time_us for view in other.views.values())])",
+                "        pass",
+            ),
+        ),
+        own_tests=("tests/simulation/test_simulation.py", "-k", "merges_change_their_tables and 0-6"),
+    ),
+    Bug(
+        "a branch that was refreshed lacks tables that are newer than the clock",
+        SERVICE + "branch/refreshing.py",
+        (("instant_from(state, refreshed.time_us, now_us)", "max(refreshed.time_us, now_us)"),),
+        own_tests=("tests/branches/test_names.py", "-k", "meanwhile"),
     ),
     Bug(
         "a commit of the parent gets a time that a branch shows already",
         SERVICE + "branch/branches.py",
-        (("        state.note_answered(instant)\n        return instant\n", "        return instant\n"),),
-        SIMULATION,
-    ),
-    Bug(
-        "a commit of the parent gets a time that a refreshed branch shows already",
-        SERVICE + "branch/refreshing.py",
-        (("        state.note_answered(later.time_us)\n", ""),),
+        (("    state.note_answered(instant)\n    return instant\n", "    return instant\n"),),
         SIMULATION,
     ),
     Bug(
