@@ -150,8 +150,8 @@ def test_where_no_backup_can_be(
     running, admin, root = small
     (root / "taken").mkdir(parents=True, exist_ok=True)
     (root / "half.partial").mkdir(exist_ok=True)
-    if not (root / "link").exists():
-        (root / "link").symlink_to(tmp_path)
+    (root / "link").unlink(missing_ok=True)  # to the folder of the test before
+    (root / "link").symlink_to(tmp_path)
     before = sorted(root.rglob("*"))
     for dry in (True, False):
         request = admin_pb2.BackupRequest(path=path, validate_only=dry)
