@@ -142,7 +142,7 @@ class MaterializedView(ArrowReads):
             print(daily.verify(version=3).missing)
 
         Raises InputError if the view was not refreshed by that version, GoneError if the version, or that of a source,
-        is no longer kept.
+        is no longer kept, BlockedError if a source was dropped.
         """
         return proof.verify(self.view, version)
 

@@ -392,6 +392,19 @@ def test_the_status_of_a_view_whose_source_was_dropped_says_so(lake: Lake) -> No
     assert not view.status().failure
 
 
+def test_what_needs_a_source_that_was_dropped_names_it(lake: Lake) -> None:
+    table = lake.create_table("gone.orders", "id int")
+    view = lake.create_materialized_view("gone.all", "SELECT id FROM gone.orders")
+    lake.drop_table(table.name)
+    for needs in (view.refresh, view.verify, lambda: view.verify(version=1), view.explain):
+        with pytest.raises(BlockedError, match="which the view reads, was dropped: undrop it") as caught:
+            needs()
+        assert caught.value.reason == "TABLE_DROPPED"
+        assert caught.value.facts["source"] == "gone.orders"
+    lake.undrop_table(table.name)
+    assert view.verify().holds
+
+
 def test_renames_change_nothing_and_a_dropped_column_stops_the_view(lake: Lake) -> None:
     table, view = totals(lake, "renamed")
     table.rename_column("amount", "price")

@@ -10,15 +10,17 @@ from worker.views.delta import delta_text, whole_text
 from worker.views.group_totals import groups_of, touched_plan
 from worker.views.operators import Work
 from worker.views.refresh import past_refreshes, query_of
-from worker.views.sources import SourceTables
+from worker.views.sources import SourceTables, named_if_dropped
 from worker.views.totals import with_totals
 
 
 def explain(view: TableView) -> str:
-    """Return the explanation as text."""
+    """Return the explanation as text. Raises BlockedError or NotFoundError if a source was dropped."""
     definition = Definition.of(view.meta)
-    heads = {name: view.client.resolve_version(source.table_id).version for name, source in definition.sources.items()}
-    query = query_of(definition, SourceTables(view.lake, definition.sources, heads, heads))
+    sources = definition.sources
+    with named_if_dropped(definition):
+        heads = {name: view.client.resolve_version(source.table_id).version for name, source in sources.items()}
+        query = query_of(definition, SourceTables(view.lake, sources, heads, heads))
     operators = classified(query.operator)
     is_full = any(step.work is Work.FULL for step in operators)
     width = max(len(step.work.words) for step in operators)
@@ -29,7 +31,7 @@ def explain(view: TableView) -> str:
     if expected and not is_full:
         lines += ["", f"  expected after {usual_change(past)} changed rows, as often: {expected}"]
     operator, totals = with_totals(query.operator)
-    changed = (*definition.sources, *totals)
+    changed = (*sources, *totals)
     groups = None if is_full else groups_of(operator)
     touched = None if groups is None else touched_plan(groups, changed)
     title = "the delta plan, if every source changed, for DuckDB:"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from worker.views.delta import N, whole_text
 from worker.views.engine import run_with
 from worker.views.key_rows import WHOLE
 from worker.views.refresh import Vector, last_refresh, query_of, subtract
-from worker.views.sources import SourceTables
+from worker.views.sources import SourceTables, named_if_dropped
 
 ROWS_SHOWN: Final = 5
 
@@ -44,28 +45,30 @@ class Proof:
 def verify(view: TableView, version: int | None = None) -> Proof:
     """Compute a version's query again, at its vector, and compare.
 
-    Raises InputError if the view had not been refreshed by then, GoneError if a source no longer keeps its version.
+    Raises InputError if the view had not been refreshed by then, GoneError if a source no longer keeps its version,
+    BlockedError or NotFoundError if a source was dropped.
     """
     definition = Definition.of(view.meta)
-    pin, pinned = view.lake.pins.own_many({view.table_id: version})
-    then = view.at(pinned[view.table_id])
-    last = last_refresh(view, definition, pinned[view.table_id])
-    if last is None:
-        raise InputError(
-            "VIEW_EMPTY", f"{view.name} was not refreshed by version {pinned[view.table_id]}: nothing to verify"
-        )
-    versions = {source.table_id: last.vector[name] for name, source in definition.sources.items()}
-    held, _ = view.lake.pins.own_many(versions)
-    try:
+    with ExitStack() as pins:
+        pin, pinned = view.lake.pins.own_many({view.table_id: version})
+        pins.callback(pin.release)
+        then = view.at(pinned[view.table_id])
+        last = last_refresh(view, definition, pinned[view.table_id])
+        if last is None:
+            raise InputError(
+                "VIEW_EMPTY", f"{view.name} was not refreshed by version {pinned[view.table_id]}: nothing to verify"
+            )
+        with named_if_dropped(definition):
+            held, _ = view.lake.pins.own_many(
+                {source.table_id: last.vector[name] for name, source in definition.sources.items()}
+            )
+        pins.callback(held.release)
         sources = SourceTables(view.lake, definition.sources, last.vector, last.vector)
         text = whole_text(query_of(definition, sources).operator)
         answer = fitted(run_with(sources.relations(text), text), then.meta)
         reader = VersionRows(then, pinned[view.table_id])
         names = list(reader.schema.names)
         stored = pa.concat_tables([reader.empty(names), *reader.tables(names, None, WHOLE)])
-    finally:
-        pin.release()
-        held.release()
     digest = content_digest(stored)
     facts = (pinned[view.table_id], last.vector)
     if digest == content_digest(answer):

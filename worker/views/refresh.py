@@ -43,7 +43,7 @@ from worker.views.engine import matches, run_with
 from worker.views.key_rows import read_rows, rows_like
 from worker.views.operators import Work, quoted
 from worker.views.query import Query, analyse, parse
-from worker.views.sources import SourceTables
+from worker.views.sources import SourceTables, named_if_dropped
 from worker.views.totals import are_stored, known_totals, totals_in
 
 ATTEMPTS_MAX: Final = 10
@@ -176,7 +176,8 @@ def refresh(
         last = last_refresh(view, definition)
         if begins_at is not None and begins_at != (0 if last is None else last.version):
             return Refresh(NOTHING, 0 if last is None else last.version, {} if last is None else last.vector)
-        pin, heads = view.lake.pins.own_many({source.table_id: None for source in definition.sources.values()})
+        with named_if_dropped(definition):
+            pin, heads = view.lake.pins.own_many({source.table_id: None for source in definition.sources.values()})
         after = {name: heads[source.table_id] for name, source in definition.sources.items()}
         if last is not None and last.vector == after and not full:
             return Refresh(NOTHING, last.version, after)

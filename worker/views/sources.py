@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 
+from metaservice.client import MetaServiceError
 from protos.laketx.v1 import catalog_pb2
 from worker.arrow.changes.change_rows import ChangeRows
 from worker.arrow.changes.commits import INSERT, POSTIMAGE
@@ -15,11 +17,27 @@ from worker.base.errors import InputError
 from worker.base.schema import CHANGE_TYPE
 from worker.connection.lake_connection import Connection
 from worker.connection.table_view import TableView
-from worker.views.definition import ViewSource
+from worker.views.definition import Definition, ViewSource
 from worker.views.delta import CHANGES, FROM, NONE, TO, DeltaPlan, N, Restriction, relations_of
 from worker.views.engine import run_with, types_in
 from worker.views.key_rows import EXACT, KEYS_MAX, WHOLE, KeyRows, read_rows
 from worker.views.operators import quoted
+
+
+@contextmanager
+def named_if_dropped(definition: Definition) -> Iterator[None]:
+    """Name the source in the service's error about a table that was dropped; it has the id alone."""
+    try:
+        yield
+    except MetaServiceError as error:
+        by_id = {source.table_id: source.name for source in definition.sources.values()}
+        name = by_id.get(error.facts.get("table_id", ""))
+        if name is None or error.reason not in {"TABLE_DROPPED", "TABLE_UNKNOWN"}:
+            raise
+        is_kept = error.reason == "TABLE_DROPPED"
+        advice = "undrop it, or drop the view" if is_kept else "it is no longer kept; drop the view"
+        message = f"{name}, which the view reads, was dropped: {advice}"
+        raise type(error)(error.kind, error.reason, {**error.facts, "source": name}, message) from error
 
 
 class SourceTables:
