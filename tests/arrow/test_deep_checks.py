@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import struct
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,18 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from laketx import Lake, Table, connect
 from laketx.input_rows import arrow_rows
 from metaservice.cli import command_line
 from protos.laketx.v1 import common_pb2
+from worker.arrow.scan.file_rows import InputFile, read_tables
 from worker.arrow.scan.plans import ScannedFile, WrittenSchemas, entries_of
 from worker.arrow.write.input_rows import fitted
 from worker.arrow.write.staged_rows import with_op, write_keyed
 from worker.base.schema import UPSERT
 from worker.commit.transaction import run_writes
 from worker.commit.writes import Write
+from worker.files.arrow_types import arrow_schema
 from worker.files.key_index import KeyIndex
 from worker.files.key_layer import Images
 from worker.services.fsck import Finding, Fsck
@@ -132,6 +137,33 @@ def test_a_file_that_was_swapped_is_found_and_so_is_one_that_cannot_be_decoded(
     files[one].write_bytes(first)
     files[other].write_bytes(second[:4] + bytes(40) + second[44:])
     assert words(look(lake, table)) == {"ROWS_UNREADABLE"}
+
+
+def test_a_value_that_changed_in_storage_is_found_and_never_written_anew(lake: Lake) -> None:
+    """Another value that the file could have: only the checksum of its page tells."""
+    rows, properties = 5_000, {"write.inline.rows": "0", "write.compression": "uncompressed"}
+    table = lake.create_table("damage.value", "n double", properties=properties)
+    for _ in range(2):
+        table.append(pa.table({"n": np.arange(rows) / 8}))
+    [changed, *_] = on_storage(lake, table).values()
+    content = changed.read_bytes()
+    assert content.count(struct.pack("<d", 5.125)) == 1
+    changed.write_bytes(content.replace(struct.pack("<d", 5.125), struct.pack("<d", 5.25)))
+    assert table.count(where="n = 5.25") == 3, "a read compares no checksums"
+    [finding] = look(lake, table)
+    assert (finding.word, "checksum" in str(finding.facts["error"])) == ("ROWS_UNREADABLE", True)
+    file = InputFile(str(changed), data_version=1, rows=rows, bytes=len(content))
+    for memory_bytes in (1 << 10, 1 << 30):  # in parts, and at once
+        with pytest.raises(OSError, match="checksum"):
+            list(read_tables(file, arrow_schema(table.meta), memory_bytes, checks_pages=True))
+    head = table.refresh().meta.head_version
+    with pytest.raises(OSError, match=f"{re.escape(changed.name)}.*checksum"):
+        table.compact("minor")
+    assert table.refresh().meta.head_version == head
+    changed.write_bytes(content)
+    assert look(lake, table) == []
+    assert table.compact("minor") is not None
+    assert table.count(where="n = 5.25") == 2
 
 
 def test_a_key_that_a_partition_has_twice_is_found(lake: Lake) -> None:

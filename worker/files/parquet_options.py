@@ -42,6 +42,7 @@ def options_of(meta: catalog_pb2.Table, schema: pa.Schema, nan: frozenset[str]) 
         "write_statistics": bounded(schema, nan),
         "store_decimal_as_integer": True,
         "store_schema": False,
+        "write_page_checksum": True,
     }
 
 

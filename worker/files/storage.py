@@ -115,13 +115,18 @@ def open_to_read(files: Any, path: str) -> Iterator[Any]:
             yield pa.BufferReader(stream.read_at(stream.size(), 0))
 
 
-def in_pages(source: Any, files: Any = None) -> Any:
-    """Open a Parquet file that is read page by page.
+def in_pages(source: Any, files: Any = None, *, checks_pages: bool = False) -> Any:
+    """Open a Parquet file that is read page by page, and if asked, each page compared with its checksum.
 
     By default pyarrow keeps every row group that it has read to the end.
     """
     return pq.ParquetFile(
-        source, filesystem=files, coerce_int96_timestamp_unit="us", buffer_size=READ_BUFFER_BYTES, pre_buffer=False
+        source,
+        filesystem=files,
+        coerce_int96_timestamp_unit="us",
+        buffer_size=READ_BUFFER_BYTES,
+        pre_buffer=False,
+        page_checksum_verification=checks_pages,
     )
 
 

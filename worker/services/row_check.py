@@ -63,8 +63,9 @@ def problems_in(
     """What is wrong with a file's rows, the first of each kind and column. Some of the rows are in memory."""
     check = _RowCheck(then, written, file)
     schema = arrow_schema(then.meta, with_op=bool(then.meta.primary_key))
+    file_read = input_file(then, written, file, data_version, None)
     try:
-        for _, rows in read_tables(input_file(then, written, file, data_version, None), schema, PART_BYTES):
+        for _, rows in read_tables(file_read, schema, PART_BYTES, checks_pages=True):
             check.take(rows)
     except (OSError, ValueError, pa.ArrowException) as error:
         return [("ROWS_UNREADABLE", {"error": str(error).splitlines()[0][:200]})]

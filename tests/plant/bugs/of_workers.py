@@ -25,6 +25,18 @@ BUGS: Final = (
         own_tests=("tests/arrow/test_bloom_filters.py", "-k", "widened"),
     ),
     Bug(
+        "a compaction writes a value anew that changed in storage",
+        "worker/services/compaction/file_io.py",
+        (("memory_bytes, checks_pages=True)", "memory_bytes)"),),
+        own_tests=("tests/arrow/test_deep_checks.py", "-k", "changed_in_storage"),
+    ),
+    Bug(
+        "pages that are read in parts are not compared with their checksums",
+        "worker/arrow/scan/file_rows.py",
+        (("in_pages(source.stream, checks_pages=source.checks_pages)", "in_pages(source.stream)"),),
+        own_tests=("tests/arrow/test_deep_checks.py", "-k", "changed_in_storage"),
+    ),
+    Bug(
         "a file of few rows has bounds of a column with NaN",
         "worker/files/parquet_options.py",
         (("strict=True) if has_nan(values))", "strict=True) if False)"),),

@@ -78,17 +78,26 @@ def input_file(
 
 
 def read_tables(
-    file: InputFile, wanted: pa.Schema, memory_bytes: float = float("inf"), may_match: RowGroups | None = None
+    file: InputFile,
+    wanted: pa.Schema,
+    memory_bytes: float = float("inf"),
+    may_match: RowGroups | None = None,
+    *,
+    checks_pages: bool = False,
 ) -> Iterator[tuple[int, pa.Table]]:
     """The rows of the file in order, in parts of about that size, each with the position of its first row.
 
     `_op` of a base file is UPSERT, `_row_id` never NULL. `may_match` says which row groups are read.
+    `checks_pages`: compare the pages' checksums; raises OSError if one is wrong.
     """
     if file.content:
         yield 0, completed(file, in_shape(read_columns(file.content, wanted), wanted), 0, wanted)
         return
-    with opened_file(file, wanted, memory_bytes) as opened:
-        yield from opened.tables(wanted, opened.groups(may_match))
+    with opened_file(file, wanted, memory_bytes, checks_pages=checks_pages) as opened:
+        try:
+            yield from opened.tables(wanted, opened.groups(may_match))
+        except OSError as error:
+            raise OSError(f"{file.path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,7 @@ class OpenedFile:
     parquet: Any
     rows_at_once: int
     is_local: bool
+    checks_pages: bool = False
 
     def groups(self, may_match: RowGroups | None) -> list[int]:
         """The row groups to read."""
@@ -108,7 +118,7 @@ class OpenedFile:
     def tables(self, wanted: pa.Schema, groups: list[int]) -> Iterator[tuple[int, pa.Table]]:
         """The rows of these row groups, as `read_tables` has them."""
         names = self.stored_names(wanted)
-        for at, table in _tables(self.stream, self.parquet, names, self.rows_at_once, groups):
+        for at, table in _tables(self, names, groups):
             if len(table):
                 yield at, completed(self.file, in_shape(table, wanted, self.file.names), at, wanted)
 
@@ -118,15 +128,22 @@ class OpenedFile:
 
 
 @contextmanager
-def opened_file(file: InputFile, wanted: pa.Schema, memory_bytes: float) -> Iterator[OpenedFile]:
+def opened_file(
+    file: InputFile, wanted: pa.Schema, memory_bytes: float, *, checks_pages: bool = False
+) -> Iterator[OpenedFile]:
     """The file, opened once, for parts of about that size with these columns."""
     files, path = storage(file.path)
     with open_to_read(files, path) as stream:
-        opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+        opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=checks_pages)
         if opened.metadata.num_rows != file.rows:
             raise OSError(f"{file.path} has {opened.metadata.num_rows} rows, not {file.rows}")
         yield OpenedFile(
-            file, stream, opened, _rows_at_once(stream, opened, file, wanted, memory_bytes), is_local(files)
+            file,
+            stream,
+            opened,
+            _rows_at_once(stream, opened, file, wanted, memory_bytes),
+            is_local(files),
+            checks_pages,
         )
 
 
@@ -137,9 +154,8 @@ def _rows_at_once(stream: Any, opened: Any, file: InputFile, columns: pa.Schema,
     return max(ROWS_AT_LEAST, int(min(file.rows, memory_bytes * file.rows / max(whole, 1))))
 
 
-def _tables(
-    stream: Any, opened: Any, names: list[str], rows_at_once: int, chosen: list[int]
-) -> Iterator[tuple[int, pa.Table]]:
+def _tables(source: OpenedFile, names: list[str], chosen: list[int]) -> Iterator[tuple[int, pa.Table]]:
+    opened, rows_at_once = source.parquet, source.rows_at_once
     groups = list(range(opened.metadata.num_row_groups))
     if chosen == groups and opened.metadata.num_rows <= rows_at_once:
         yield 0, opened.read(names, use_threads=opened.metadata.num_rows * len(names) > VALUES_OF_A_THREAD)
@@ -151,7 +167,7 @@ def _tables(
         if begins[group + 1] - at <= rows_at_once:
             yield at, opened.read_row_group(group, names)
             continue
-        paged = paged or in_pages(stream)
+        paged = paged or in_pages(source.stream, checks_pages=source.checks_pages)
         for batch in paged.iter_batches(rows_at_once, row_groups=[group], columns=names):
             yield at, pa.Table.from_batches([batch])
             at += len(batch)

@@ -20,8 +20,8 @@ ROW_GROUP_BYTES: Final = 128 << 20  # decoded
 
 
 def read_batches(file: InputFile, schema: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
-    """Yield all rows of the file in order, in parts of about `memory_bytes`."""
-    for _, rows in read_tables(file, schema, memory_bytes):
+    """Yield all rows of the file in order, in parts of about `memory_bytes`. Raises OSError if a page is damaged."""
+    for _, rows in read_tables(file, schema, memory_bytes, checks_pages=True):
         batch = pl.from_arrow(rows)
         assert isinstance(batch, pl.DataFrame)
         yield batch
