@@ -2,10 +2,12 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Collection
 from functools import cache
+from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
@@ -30,14 +32,39 @@ def is_python(source: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_file_is_python(bug: Bug) -> None:
-    """A file that isn't fails every test, so it proves nothing about them."""
+def planted_files(bug: Bug) -> dict[str, str]:
+    """The files that a bug changes, with the bug in them."""
     planted: dict[str, str] = {}
     for file, old, new in [*((bug.file, old, new) for old, new in bug.swaps), *bug.also]:
         source = planted.get(file) or (ROOT / file).read_text(encoding="utf-8")
         planted[file] = source.replace(old, new)
+    return planted
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_file_is_python(bug: Bug) -> None:
+    """A file that isn't fails every test, so it proves nothing about them."""
+    planted = planted_files(bug)
     assert [file for file, source in planted.items() if file.endswith(".py") and not is_python(source)] == []
+
+
+def test_a_bug_uses_only_names_that_its_file_has(tmp_path: Path) -> None:
+    """A planted line with an unknown name fails every test that reaches it, too."""
+    for number, bug in enumerate(BUGS):
+        for at, (file, source) in enumerate(planted_files(bug).items()):
+            if file.endswith(".py"):
+                (tmp_path / f"{number}-{at}.py").write_text(source, encoding="utf-8")
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F821", "--quiet"]
+    checked = subprocess.run([*ruff, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert checked.stdout == "", checked.stdout
+    unknown = [
+        (bug.name, attribute)
+        for bug in BUGS
+        for file, old, new in [*((bug.file, old, new) for old, new in bug.swaps), *bug.also]
+        for attribute in re.findall(r"\bself\._\w+", new)
+        if attribute not in (ROOT / file).read_text(encoding="utf-8")
+    ]
+    assert unknown == []
 
 
 def test_the_page_has_a_row_for_each_bug() -> None:

@@ -20,7 +20,7 @@ BUGS: Final = (
     Bug(
         "the commit of a run does not say when it was due",
         "worker/periodic/runs.py",
-        (("version=due_us)", "version=versions[target_id])"),),
+        (("version=due_us)", "version=lake.client.get_table(statement.target).head_version)"),),
         HISTORIES,
     ),
     Bug(

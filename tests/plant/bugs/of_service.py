@@ -61,7 +61,7 @@ BUGS: Final = (
     Bug(
         "a plan looks for removed entries only up to the durable head",
         SERVICE + "read/scan.py",
-        (("partition, version, self._removed_max)", "partition, version, self._wanted.version)"),),
+        (("partition, version, self._removed_max)", "partition, version, self._request.version)"),),
     ),
     Bug(
         "row ids start again after a restart",
