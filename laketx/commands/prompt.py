@@ -83,15 +83,15 @@ class CatalogNames:
     def __init__(self, spark: SparkSession, now_s: Callable[[], float] = time.monotonic) -> None:
         self._spark = spark
         self._now_s = now_s
-        self._known: list[str] = []
+        self._names_kept: list[str] = []
         self._until_s = float("-inf")
 
     def __call__(self) -> list[str]:
         now_s = self._now_s()
         if now_s >= self._until_s:
-            self._known = sorted(set(self._read()))
+            self._names_kept = sorted(set(self._read()))
             self._until_s = now_s + NAMES_KEPT_S
-        return self._known
+        return self._names_kept
 
     def _read(self) -> Iterator[str]:
         for (space,) in self._rows("SHOW NAMESPACES"):

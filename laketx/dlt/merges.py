@@ -96,7 +96,7 @@ def replaced_by_key(
             given = given.join(_values(added, root.row_key, _root_key(table)), on=table.root_key, how="semi")
         if has_keys:
             removed = _values(old, root.row_key, _root_key(table))
-        changes[table.name] = RowChange(_one_each(given, table.row_key), removed)
+        changes[table.name] = RowChange(_last_of_each_key(given, table.row_key), removed)
     return changes
 
 
@@ -136,7 +136,7 @@ def inserted_if_new(
             given = given.join(pl.concat(roots), on=table.root_key, how="semi")
             given = given.join(_values(dead, root.row_key, table.root_key), on=table.root_key, how="anti")
         key = [_row_key(table)]
-        changes[table.name] = RowChange(_missing(_one_each(given, key[0]), read(table.name, key), key))
+        changes[table.name] = RowChange(_missing(_last_of_each_key(given, key[0]), read(table.name, key), key))
     return changes
 
 
@@ -205,7 +205,7 @@ def _missing(rows: pl.DataFrame, old: pl.DataFrame, key: Sequence[str]) -> pl.Da
     return rows if rows.is_empty() else rows.join(old.select(key), on=list(key), how="anti")
 
 
-def _one_each(rows: pl.DataFrame, key: str | None) -> pl.DataFrame:
+def _last_of_each_key(rows: pl.DataFrame, key: str | None) -> pl.DataFrame:
     return rows if key is None or rows.is_empty() else rows.unique([key], keep="last", maintain_order=True)
 
 

@@ -13,7 +13,7 @@ from metaservice.cli.parameters import one_table
 from metaservice.cli.serve import become
 from protos.laketx.v1 import admin_pb2
 
-SAID_EVERY_ENTRIES = 100_000
+REPORT_EVERY_ENTRIES = 100_000
 
 
 @command("check")
@@ -41,7 +41,7 @@ def run(session: Session, table: str | None, data: str | None) -> Exit:
         else:
             for problem in last.problems:
                 session.say(problem)
-        if last.entries_read >= noted + SAID_EVERY_ENTRIES:
+        if last.entries_read >= noted + REPORT_EVERY_ENTRIES:
             noted = last.entries_read
             session.note(f"{last.tables_checked} tables, {last.entries_read} entries …")
     session.done(f"checked {last.tables_checked} tables, {last.entries_read} entries: {problems} problems")

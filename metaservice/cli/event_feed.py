@@ -41,7 +41,7 @@ SCAN_SHARE: Final = 20  # a look takes no more than this part of the time
 NEAR_MS: Final = 30_000  # how far back ids are looked at each time: how much clients' clocks differ
 FAR_MS: Final = 600_000  # and how far every FAR_S
 FAR_S: Final = 300.0
-OPEN_ASKED: Final = 100  # long transactions asked for at a time
+OPEN_AT_ONCE: Final = 100  # long transactions asked for at a time
 REFRESH_FAILURE: Final = "view.failure"  # a property of a view
 GONE: Final = ("TABLE_DROPPED", "TABLE_UNKNOWN", "TABLE_ID_OUTDATED")
 
@@ -379,7 +379,7 @@ class Feed:
     def _lost_long_ago(self) -> list[transaction_pb2.Transaction]:
         """Return lost transactions that were open at an earlier scan, and are older than this scan; a few at a time."""
         lost = []
-        for txn_id in list(self._open)[:OPEN_ASKED]:
+        for txn_id in list(self._open)[:OPEN_AT_ONCE]:
             del self._open[txn_id]
             try:
                 transaction = self._client.get_transaction(txn_id)

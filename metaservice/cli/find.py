@@ -73,12 +73,12 @@ class Tables:
 
     def __init__(self, client: MetaClient) -> None:
         self._client = client
-        self._known: dict[str, catalog_pb2.Table | None] = {}
+        self._tables: dict[str, catalog_pb2.Table | None] = {}
 
     def __getitem__(self, table_id: str) -> catalog_pb2.Table | None:
-        if table_id not in self._known:
-            self._known[table_id] = table_or_none(self._client, table_id)
-        return self._known[table_id]
+        if table_id not in self._tables:
+            self._tables[table_id] = table_or_none(self._client, table_id)
+        return self._tables[table_id]
 
     def name(self, table_id: str) -> str:
         """The id stays where the table is gone."""

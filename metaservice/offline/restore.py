@@ -137,11 +137,11 @@ class Noted:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._said = 0
+        self._reported_bytes = 0
 
     def __call__(self, done: int, total: int) -> None:
-        if done - self._said >= _NOTED_BYTES:
-            self._said = done
+        if done - self._reported_bytes >= _NOTED_BYTES:
+            self._reported_bytes = done
             sys.stderr.write(f"{done >> 20} of {total >> 20} MiB {self._what} …\n")
 
 

@@ -61,11 +61,11 @@ def copy_store(source: str, target: str, store_log: str = "") -> int:
 
     `store_log`: the bucket where the copy gets its log, if that is another one than the copy's.
     """
-    log = _log_asked(target, store_log)
+    log = _log_place(target, store_log)
     with _opened_alone(source) as store:
         place = ObjectPlace.of(target)
         if place is None:
-            refuse_what_is_there(Path(target))
+            refuse_used_folder(Path(target))
             return copy_to_folder(store.cursor(), Path(target))
         with _leading(place):
             copy = open_in_bucket(place, log)
@@ -77,7 +77,7 @@ def copy_store(source: str, target: str, store_log: str = "") -> int:
                 copy.close()
 
 
-def refuse_what_is_there(data: Path) -> None:
+def refuse_used_folder(data: Path) -> None:
     if str(data).startswith("s3:"):
         raise MetaError(ErrorKind.INVALID, "STORE_PLACE_INVALID", path=data)
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
@@ -88,7 +88,7 @@ def refuse_what_is_there(data: Path) -> None:
         raise MetaError(ErrorKind.NOT_FOUND, "FOLDER_MISSING", path=data.resolve().parent)
 
 
-def _log_asked(where: str, store_log: str) -> LogPlace:
+def _log_place(where: str, store_log: str) -> LogPlace:
     if not store_log:
         return LogPlace(endpoint=log_endpoint())
     log = LogPlace.of(store_log, log_endpoint())
@@ -108,7 +108,7 @@ def _opened_alone(where: str) -> Iterator[Store]:
             yield store
         return
     with _leading(place):
-        store = open_in_bucket(place, _log_asked(where, ""))
+        store = open_in_bucket(place, _log_place(where, ""))
         try:
             yield store
         finally:

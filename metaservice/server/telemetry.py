@@ -66,7 +66,7 @@ def _passes(_: str) -> None:
 
 def _exports(metrics: Metrics) -> OtlpExport | None:
     """OpenTelemetry, where the environment switches it on."""
-    signals = telemetry.wanted_signals()
+    signals = telemetry.enabled_signals()
     if not signals:
         return None
     if not telemetry.is_installed():

@@ -41,12 +41,12 @@ def in_one_batch(stream: bytes) -> bytes | None:
         head = head_of(stream)
         widths = _widths(head)
         batches = [batch for batch in _batches(stream, len(head), widths) if batch.rows] if widths else []
-        return head + _one(batches, widths) + END if len(batches) > 1 else None
+        return head + _merge_batches(batches, widths) + END if len(batches) > 1 else None
     except (struct.error, LookupError, ValueError, OverflowError):  # some other program's stream, or no stream at all
         return None
 
 
-def _one(batches: Sequence[Batch], widths: Widths) -> bytes:
+def _merge_batches(batches: Sequence[Batch], widths: Widths) -> bytes:
     rows = sum(batch.rows for batch in batches)
     nodes: list[int] = []
     buffers: list[bytes] = []

@@ -26,7 +26,7 @@ WHOLE_MAX: Final = (1 << 63) - 1
 COUNT_MAX: Final = 1 << 62  # there is room for more
 DIGITS_MAX: Final = 19
 FLOAT_CHARS_MAX: Final = 64
-SAID_CHARS_MAX: Final = 300
+QUOTED_CHARS_MAX: Final = 300
 _STRING_OR_BRACKET: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 
 
@@ -40,9 +40,9 @@ def foreign(what: str) -> Iterator[None]:
     try:
         yield
     except ForeignUnusable as error:
-        raise ForeignUnusable(f"{what}: {error}"[:SAID_CHARS_MAX]) from error.__cause__
+        raise ForeignUnusable(f"{what}: {error}"[:QUOTED_CHARS_MAX]) from error.__cause__
     except Exception as error:
-        message = f"{what}: {type(error).__name__}: {error}"[:SAID_CHARS_MAX]
+        message = f"{what}: {type(error).__name__}: {error}"[:QUOTED_CHARS_MAX]
         raise ForeignUnusable(message.encode(errors="replace").decode()) from error
 
 

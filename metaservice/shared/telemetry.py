@@ -25,17 +25,17 @@ _tracer: Tracer | None = None
 _is_decided = False
 
 
-def wanted_signals(environment: Mapping[str, str] = os.environ) -> frozenset[str]:
+def enabled_signals(environment: Mapping[str, str] = os.environ) -> frozenset[str]:
     """Those that an endpoint or an exporter of the environment asks for.
 
     The specification exports to localhost where nothing is set; here nothing set means off.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return frozenset()
-    return frozenset(each for each in SIGNALS if _is_wanted(each.upper(), environment))
+    return frozenset(each for each in SIGNALS if _is_enabled(each.upper(), environment))
 
 
-def _is_wanted(signal: str, environment: Mapping[str, str]) -> bool:
+def _is_enabled(signal: str, environment: Mapping[str, str]) -> bool:
     exporters = environment.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
     if exporters:
         return "otlp" in [each.strip() for each in exporters.split(",")]
@@ -95,7 +95,7 @@ def _decide() -> None:
     own = sys.modules.get("opentelemetry.trace")
     if own is not None and not isinstance(own.get_tracer_provider(), own.ProxyTracerProvider):
         _tracer = own.get_tracer(SCOPE)
-    elif "traces" in wanted_signals() and is_installed():
+    elif "traces" in enabled_signals() and is_installed():
         try:
             _tracer = span_provider("laketx-client").get_tracer(SCOPE)
         except Exception as error:  # noqa: BLE001 - a wrong variable is no reason for a write to fail

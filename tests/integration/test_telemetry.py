@@ -168,7 +168,7 @@ def test_changes_are_logs(traced: tuple[Collector, Stubs, Path]) -> None:
     ],
 )
 def test_the_environment_switches_it_on(environment: dict[str, str], wanted: set[str]) -> None:
-    assert telemetry.wanted_signals(environment) == wanted
+    assert telemetry.enabled_signals(environment) == wanted
 
 
 def test_nothing_is_imported_where_it_is_off() -> None:

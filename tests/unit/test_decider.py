@@ -62,7 +62,7 @@ def test_a_job_of_several_turns_has_its_times(goes_on_itself: bool) -> None:
     decider.stop()
     assert [job.turns for job in jobs] == [3, 1]
     for job in jobs:
-        times = [job.asked_ns, job.begun_ns, job.decided_ns, job.sync_ns, job.synced_ns]
+        times = [job.requested_ns, job.begun_ns, job.decided_ns, job.sync_ns, job.synced_ns]
         assert times == sorted(times)
         assert job.jobs == 1
     assert decider.stamped == []

@@ -39,7 +39,7 @@ class Notes:
     """The reads that were made while rows were taken."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, int, bytes], NotedRead] = {}
+        self._reads: dict[tuple[str, int, bytes], NotedRead] = {}
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -55,14 +55,14 @@ class Notes:
 
     def add(self, source: ReadSource, predicate: common_pb2.Predicate) -> None:
         text = predicate.SerializeToString(deterministic=True)
-        self._found[(source.table.table_id, source.version, text)] = NotedRead(source, predicate)
+        self._reads[(source.table.table_id, source.version, text)] = NotedRead(source, predicate)
 
     def all(self) -> list[NotedRead]:
-        return list(self._found.values())
+        return list(self._reads.values())
 
     def clear(self) -> None:
         """The rows are to be taken anew."""
-        self._found.clear()
+        self._reads.clear()
 
 
 _taking: list[tuple[Notes, int]] = []

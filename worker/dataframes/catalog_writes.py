@@ -215,7 +215,7 @@ def _error(error: Exception, outcome: Outcome | None, write: CatalogWrite) -> Ex
         return _refusal(outcome, write)
     if isinstance(error, PySparkException) and error.getCondition():
         return _of_spark(error, write)
-    match = _REFUSAL.search(_said(error))
+    match = _REFUSAL.search(_message_of(error))
     if match is None:
         return None
     refusal = error_details_pb2.ErrorInfo(reason=match[1])
@@ -248,7 +248,7 @@ def _decoded(status: status_pb2.Status) -> LakeTXError:
 
 
 def _of_spark(error: PySparkException, write: CatalogWrite) -> Exception | None:
-    condition, text, meta = error.getCondition() or "", _said(error), write.meta
+    condition, text, meta = error.getCondition() or "", _message_of(error), write.meta
     if condition == _MANY_MATCHES:
         return InputError("MERGE_AMBIGUOUS", f"several source rows match one row of {meta.name}")
     if isinstance(error, AnalysisException) and write.operation not in (INSERT, OVERWRITE):
@@ -278,6 +278,6 @@ def _of_spark(error: PySparkException, write: CatalogWrite) -> Exception | None:
     return explain(error, meta)
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     message = error.getMessage() if isinstance(error, PySparkException) else None
     return message or str(error)

@@ -13,7 +13,7 @@ import grpc_tools  # noqa: F401 - it is started below; where it is missing the c
 from google.protobuf import descriptor_pb2
 
 COMPILE_S: Final = 60.0
-SAID_CHARS_MAX: Final = 300
+ERROR_CHARS_MAX: Final = 300
 MAIN: Final = "laketx_main.proto"
 SYNTAX: Final = 'syntax = "proto3";\n'
 COMMON: Final[Mapping[str, str]] = {  # registries have these without being asked
@@ -71,5 +71,5 @@ def _compiled(folder: str) -> descriptor_pb2.FileDescriptorSet:
     except subprocess.TimeoutExpired as error:
         raise ProtoError(f"it takes longer than {COMPILE_S:.0f} seconds to compile") from error
     if done.returncode:
-        raise ProtoError(f"protoc refuses it: {done.stderr.strip().replace(folder, '')[:SAID_CHARS_MAX]}")
+        raise ProtoError(f"protoc refuses it: {done.stderr.strip().replace(folder, '')[:ERROR_CHARS_MAX]}")
     return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())

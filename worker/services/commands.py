@@ -20,7 +20,7 @@ from worker.services.fsck import Fsck
 from worker.services.purge import Purge, Report
 
 HOLDERS_SHOWN: Final = 20
-SAID_EACH_S: Final = 5.0
+REPORT_EACH_S: Final = 5.0
 
 
 def run_purge(session: Session, table: str | None, warehouse: str | None, yes: bool, dry_run: bool) -> Exit:
@@ -94,12 +94,12 @@ def run_fsck(
 ) -> Exit:
     if deep and no_footers:
         raise usage_failure("--deep reads the files, --no-footers doesn't open them: leave one of them out")
-    said_s = time.monotonic()
+    reported_s = time.monotonic()
 
     def progress(fsck: Fsck) -> None:
-        nonlocal said_s
-        if time.monotonic() - said_s >= SAID_EACH_S:
-            said_s = time.monotonic()
+        nonlocal reported_s
+        if time.monotonic() - reported_s >= REPORT_EACH_S:
+            reported_s = time.monotonic()
             session.note(f"{fsck.versions} versions, {fsck.files} files, {fsck.rows_read} rows …")
 
     fsck = Fsck(

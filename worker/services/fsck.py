@@ -49,7 +49,7 @@ NOT_OURS: Final = (  # what is not the table's data
 )
 THREADS: Final = 16
 AT_ONCE: Final = 1_000
-ASKED_AT_ONCE: Final = 10_000
+PATHS_AT_ONCE: Final = 10_000
 LEASE_MS: Final = 3_600_000
 KEYS_SHOWN: Final = 100  # of a version
 
@@ -234,7 +234,7 @@ class Fsck:
         return sizes
 
     def _strays(self, paths: Sequence[str], present: dict[str, int]) -> Iterator[Finding]:
-        for page in pages(iter(paths), ASKED_AT_ONCE):
+        for page in pages(iter(paths), PATHS_AT_ONCE):
             checked = self._client.check_paths(self._table.table_id, page)
             accounted = {*checked.needed, *checked.purgeable}
             for path in page:

@@ -179,8 +179,8 @@ def partition_literal(value: common_pb2.Value, kind: t.DataType) -> Column:
             return sf.expr(f"{as_clock(f'{value.timestamp_us}L')}")
         case "timestamp_us":
             return sf.timestamp_micros(sf.lit(value.timestamp_us))
-        case found:
-            return sf.lit(getattr(value, found)).cast(kind)
+        case name:
+            return sf.lit(getattr(value, name)).cast(kind)
 
 
 def as_clock(micros: str) -> str:

@@ -78,7 +78,7 @@ class Callers:
     def lake(self, authorization: str) -> Connection:
         """The connection of a caller, by its Authorization header. Calls MetaService for a caller that isn't recent."""
         lake = self.recent(authorization)
-        return self._asked(self._token(authorization)) if lake is None else lake
+        return self._authenticate(self._token(authorization)) if lake is None else lake
 
     def _token(self, authorization: str) -> str:
         if len(authorization) > TOKEN_CHARS_MAX + len(BEARER):
@@ -90,7 +90,7 @@ class Callers:
             raise CallerRefusedError("show the server's token: Authorization: Bearer …")
         return token if self._has_tokens else ""
 
-    def _asked(self, token: str) -> Connection:
+    def _authenticate(self, token: str) -> Connection:
         with self._lock:
             before = self._lakes.get(token)
         lake = Connection(self._connect(token), self._warehouse, None) if before is None else before.lake

@@ -12,8 +12,8 @@ from metaservice.core.table.model import COMPACTIONS, ROW_CHANGES, UNSORTED, Con
 def delta_conflict(judged: JudgedChange, winner: Footprint) -> Conflict | None:
     change = judged.change
     alteration = change.alteration
-    mine_features = alteration is not None and alteration.changes_features
-    if winner.features_removed or (winner.features_changed and mine_features):
+    own_features = alteration is not None and alteration.changes_features
+    if winner.features_removed or (winner.features_changed and own_features):
         return None if is_quiet_alter(judged) else lost(judged, winner, Rule.PROTOCOL_CHANGED)
     if winner.metadata_changed:
         return None if is_quiet_alter(judged) else lost(judged, winner, Rule.METADATA_CHANGED)

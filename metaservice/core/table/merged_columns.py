@@ -87,13 +87,13 @@ def _definition(column: Column) -> tuple[object, ...]:
 
 
 def _merged(before: Column, after: Column, onto: Column) -> Column:
-    name, kind, nullable, nested = _one(_definition(before), _definition(after), _definition(onto), before)
-    comment = _one(before.comment, after.comment, onto.comment, before)
-    default_sql = _one(before.default_sql, after.default_sql, onto.default_sql, before)
+    name, kind, nullable, nested = _merged_value(_definition(before), _definition(after), _definition(onto), before)
+    comment = _merged_value(before.comment, after.comment, onto.comment, before)
+    default_sql = _merged_value(before.default_sql, after.default_sql, onto.default_sql, before)
     return Column(name, kind, nullable, comment, before.column_id, nested, default_sql)  # type: ignore[arg-type]
 
 
-def _one(before: Value, after: Value, onto: Value, column: Column) -> Value:
+def _merged_value(before: Value, after: Value, onto: Value, column: Column) -> Value:
     """What a side changed; the same on both sides is fine, too."""
     if after in (before, onto):
         return onto

@@ -252,15 +252,15 @@ class Namespace:
     since_us: int = 0  # as of a view
 
 
-def replaced_as_told(before: TableMeta, definition: TableMeta, last_id: int, given: int) -> TableMeta:
-    """The same for a client that was told ids for its columns, and has files with them. `last_id`: the last of them.
+def replaced_with_assigned_ids(before: TableMeta, definition: TableMeta, last_id: int, given: int) -> TableMeta:
+    """Return the same for a client that got ids for its columns, up to `last_id`, and has files with them.
 
-    They may be higher than the table's own next ones: the forks of it have got columns, too, up to the id `given`.
+    These ids may be higher than the table's next ones: its forks have got columns, too, up to the id `given`.
     """
     meta = replaced(before, definition)
-    if not last_id and given > before.last_column_id:  # it was told ids that it does not send
+    if not last_id and given > before.last_column_id:  # it got ids that it does not send
         raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks="last_column_id")
-    begun = before.last_column_id + last_id - meta.last_column_id  # the last one that was given when it was told
+    begun = before.last_column_id + last_id - meta.last_column_id  # the last id that was given before the client's
     if begun > given:
         raise invalid("CHANGES_MISMATCH", "CreateTable with validate_only tells the ids: nobody was told this one")
     return meta if begun <= before.last_column_id else replaced(replace(before, last_column_id=begun), definition)

@@ -60,7 +60,7 @@ class Identities:
         self._admins = admins
         self._owner = Identity(owner, how="socket", role=Role.ADMIN)
         self._now_us = now_us
-        self._known: OrderedDict[bytes, Identity] = OrderedDict()  # by the digest of an OIDC token
+        self._identities: OrderedDict[bytes, Identity] = OrderedDict()  # by the digest of an OIDC token
         self._lock = Lock()
 
     @property
@@ -98,14 +98,14 @@ class Identities:
         if self._oidc is None:
             raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID")
         digest = hashlib.sha256(token.encode()).digest()
-        identity = self._known.get(digest)
+        identity = self._identities.get(digest)
         if identity is None or not self._is_fresh(identity):
             proof = Proof(token, self._now_us(), self._oidc.changes)
             identity = replace(self._with_role(self._oidc.verify(token)), proof=proof)
             with self._lock:
-                self._known[digest] = identity
-                while len(self._known) > KNOWN_MAX:
-                    self._known.popitem(last=False)
+                self._identities[digest] = identity
+                while len(self._identities) > KNOWN_MAX:
+                    self._identities.popitem(last=False)
         return self.still(identity)
 
     def peek(self, metadata: Metadata) -> str | None:
@@ -118,7 +118,7 @@ class Identities:
                 return self.of_token(token).principal
         except MetaError:
             return None
-        identity = self._known.get(hashlib.sha256(token.encode()).digest())
+        identity = self._identities.get(hashlib.sha256(token.encode()).digest())
         return identity.principal if identity is not None else None
 
     def still(self, who: Identity) -> Identity:

@@ -127,7 +127,7 @@ class Spans:
     def _make_steps(self, job: Stamped, inside: Context, shift_ns: int, record: Record) -> None:
         outcome = {"txn_id": record.subject.txn_id, "outcome": answer_of(record.result)}
         steps: tuple[tuple[str, int, int, Mapping[str, str | int]], ...] = (
-            ("wait for the decider", job.asked_ns, job.begun_ns, {}),
+            ("wait for the decider", job.requested_ns, job.begun_ns, {}),
             ("decide", job.begun_ns, job.decided_ns, {"turns": job.turns, **outcome}),
             ("sync", job.sync_ns, job.synced_ns, {"group_jobs": job.jobs}),
         )

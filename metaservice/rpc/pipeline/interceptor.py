@@ -185,9 +185,9 @@ class CallInterceptor(grpc.ServerInterceptor):
             call = self._recorder.call(call, visit, streams=handler.response_streaming)
         parse = None if method == SESSION else handler.request_deserializer  # its frames have a thread that parses
         if not handler.request_streaming and not handler.response_streaming:
-            routed = Routed(self._single(call, self._one(parse, lane), visit), lane)
+            routed = Routed(self._single(call, self._read_request(parse, lane), visit), lane)
             return grpc.stream_unary_rpc_method_handler(routed, None, encode)
-        take = self._many(parse) if handler.request_streaming else self._one(parse, lane)
+        take = self._read_requests(parse) if handler.request_streaming else self._read_request(parse, lane)
         seat = lane.seat(principal)
         if not handler.response_streaming:
             received = self._received(call, take, lane)
@@ -269,7 +269,7 @@ class CallInterceptor(grpc.ServerInterceptor):
 
         return sent
 
-    def _one(self, parse: Parse, lane: Lane) -> Call:
+    def _read_request(self, parse: Parse, lane: Lane) -> Call:
         def read(requests: Iterator[bytes], context: grpc.ServicerContext) -> Message | bytes:
             raw = self._streams.first(requests, context, lane)
             if raw is None:
@@ -278,7 +278,7 @@ class CallInterceptor(grpc.ServerInterceptor):
 
         return read
 
-    def _many(self, parse: Parse) -> Call:
+    def _read_requests(self, parse: Parse) -> Call:
         def many(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Message] | Iterator[bytes]:
             raws = self._streams.of(context).touching(requests)
             return map(parse, raws) if parse is not None else raws

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError, invalid
-from metaservice.core.table.meta import TableMeta, replaced_as_told
+from metaservice.core.table.meta import TableMeta, replaced_with_assigned_ids
 from metaservice.core.table.model import Change, Conflict, Entry, Operation, TableCommit
 from metaservice.rpc.convert import answers, wire, wire_catalog, wire_changes, wire_entries, wire_tasks
 from metaservice.service.branch.branches import Branches
@@ -187,7 +187,9 @@ class UseCases:
             table = self.decider.state.get_table(wire.table_id(replacement.table_id))
             definition = wire_catalog.definition(replacement, replacement.table_id)
             given = self.decider.state.column_ids.last(table.raw_id, table.meta)
-            replaced[replacement.table_id] = replaced_as_told(table.meta, definition, replacement.last_column_id, given)
+            replaced[replacement.table_id] = replaced_with_assigned_ids(
+                table.meta, definition, replacement.last_column_id, given
+            )
             replaced[replacement.table_id].check_size()
         return replaced
 

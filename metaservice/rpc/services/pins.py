@@ -21,8 +21,8 @@ class PinMethods(Servicer):
         return pb.PinVersionsResponse(tables=tables, lease_ms=granted_ms)
 
     def RenewPin(self, request: pb.RenewPinRequest, context: Context) -> pb.RenewPinResponse:
-        identity, asked_ms = pin_id(request.pin_id), wire.count(request.lease_ms, "lease_ms")
-        return pb.RenewPinResponse(lease_ms=self._ask(lambda: self._calls.pins.renew(identity, asked_ms)))
+        identity, requested_ms = pin_id(request.pin_id), wire.count(request.lease_ms, "lease_ms")
+        return pb.RenewPinResponse(lease_ms=self._ask(lambda: self._calls.pins.renew(identity, requested_ms)))
 
     def Unpin(self, request: pb.UnpinRequest, context: Context) -> pb.UnpinResponse:
         identity = pin_id(request.pin_id)
@@ -46,8 +46,8 @@ def pin_request(message: pb.PinVersionsRequest) -> PinRequest:
     )
     if len(set(tables)) != len(tables):
         raise invalid("TABLE_TWICE", "the pin names a version of a table twice: name each once", pin_id=identity)
-    asked_ms = wire.count(message.lease_ms, "lease_ms")
+    requested_ms = wire.count(message.lease_ms, "lease_ms")
     content = pb.PinVersionsRequest()
     content.CopyFrom(message)
     content.ClearField("lease_ms")
-    return PinRequest(identity, tables, wire.principal(message.principal), asked_ms, wire.digest(content))
+    return PinRequest(identity, tables, wire.principal(message.principal), requested_ms, wire.digest(content))

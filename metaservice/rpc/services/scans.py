@@ -42,7 +42,7 @@ class ScanMethods(Servicer):
         return _answers(request, reader, instant, scans)
 
     def _instant(self, request: read_pb2.PlanScanRequest) -> Instant:
-        tables = [_version_of(table_scan) for table_scan in _asked(request)]
+        tables = [_version_of(table_scan) for table_scan in _table_scans(request)]
         if request.pin_id:
             requested = pin_request(
                 read_pb2.PinVersionsRequest(
@@ -76,7 +76,7 @@ class ScanMethods(Servicer):
     def _scans(self, request: read_pb2.PlanScanRequest, instant: Instant) -> Iterator[tuple[Scan, catalog_pb2.Table]]:
         """Begin the plans; yield each with its table's metadata."""
         reads = self._calls.reads
-        for table_scan, version in zip(_asked(request), instant.versions, strict=True):
+        for table_scan, version in zip(_table_scans(request), instant.versions, strict=True):
             table = reads.get_table(table_id=wire.table_id(table_scan.table_id))
             meta = reads.meta_at(table, reads.check_version(table, version))
             scan = plans.scan_request(
@@ -85,7 +85,7 @@ class ScanMethods(Servicer):
             yield self._calls.planning.scan(table, scan), answers.table(table, meta)
 
 
-def _asked(request: read_pb2.PlanScanRequest) -> list[read_pb2.PlanScanRequest | read_pb2.TableScan]:
+def _table_scans(request: read_pb2.PlanScanRequest) -> list[read_pb2.PlanScanRequest | read_pb2.TableScan]:
     return [request, *request.more]
 
 

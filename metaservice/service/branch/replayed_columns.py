@@ -26,7 +26,7 @@ class ReplayedColumns:
         self._base = base
         self._before: TableMeta | None = None  # the fork's definition so far
         self._theirs: dict[int, str] = {}  # the ids that the parent gave since
-        self._mine: dict[int, str] = {}
+        self._ours: dict[int, str] = {}
         self._schemas: dict[int, int] = {}  # of the fork's versions of the schema: which of the parent's stands for it
 
     def as_judged(self, winner: Footprint) -> Footprint:
@@ -44,8 +44,8 @@ class ReplayedColumns:
         """What a commit of the fork changed of the definition, as a change of the parent's. Raises if it can't be."""
         before = self._before or meta_at(self._state, self._fork, self._base)
         after = self._before = meta_at(self._state, self._fork, version)
-        self._mine.update(self._new_ids(after))
-        check_given_once(self._mine, self._theirs)
+        self._ours.update(self._new_ids(after))
+        check_given_once(self._ours, self._theirs)
         change = alteration_between(before, after, onto)
         if after.schema_version != before.schema_version:
             self._schemas[after.schema_version] = onto.altered(change).schema_version

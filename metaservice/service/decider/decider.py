@@ -30,13 +30,13 @@ Job = tuple[Sink, Any, Callable[[], object]]
 class Stamped:
     """A job that notes its times for traces, in nanoseconds of `time.perf_counter_ns`; 0: it did not come to that."""
 
-    __slots__ = ("asked_ns", "begun_ns", "decided_ns", "jobs", "note", "run", "sync_ns", "synced_ns", "turns")
+    __slots__ = ("begun_ns", "decided_ns", "jobs", "note", "requested_ns", "run", "sync_ns", "synced_ns", "turns")
 
     def __init__(self, run: Callable[[], object], note: Callable[[Stamped], object]) -> None:
         """`note` is called when it is decided, on the decider's thread."""
         self.run = run
         self.note = note
-        self.asked_ns = time.perf_counter_ns()
+        self.requested_ns = time.perf_counter_ns()
         self.begun_ns = self.decided_ns = self.sync_ns = self.synced_ns = 0
         self.turns = 0
         self.jobs = 0  # of the group that decided it

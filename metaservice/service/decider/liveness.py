@@ -18,7 +18,7 @@ class _Probe:
     """A job that does nothing."""
 
     def __init__(self) -> None:
-        self.asked_s = time.monotonic()
+        self.begun_s = time.monotonic()
         self.answered = threading.Event()
         self.is_refused = False
 
@@ -43,5 +43,5 @@ class Liveness:
             if probe is None or probe.answered.is_set():
                 probe = self._probe = _Probe()
                 self._decider.submit([(probe.put, None, lambda: None)])
-        left_s = probe.asked_s + self._bound_s - time.monotonic()
+        left_s = probe.begun_s + self._bound_s - time.monotonic()
         return probe.answered.wait(max(left_s, 0.0)) and not probe.is_refused

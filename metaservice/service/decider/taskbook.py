@@ -46,9 +46,9 @@ class TaskBook:
         self._due_ms = NEVER_MS
         self._leases_started = False
         self._requests: dict[str, list[str]] = {}
-        self._asked_by: dict[str, str] = {}
+        self._request_ids: dict[str, str] = {}
         self._by_table: dict[str, dict[str, None]] = {}
-        self._asked_ms: OrderedDict[str, int] = OrderedDict()  # when each worker asked for a task last
+        self._last_request_ms: OrderedDict[str, int] = OrderedDict()  # when each worker asked for a task last
         for _, raw in cursor.scan(keys.ENDED_TASKS, prefix_end(keys.ENDED_TASKS)):
             self._keep(decode_task(raw))
         for _, raw in cursor.scan(keys.TASKS, prefix_end(keys.TASKS)):
@@ -112,7 +112,7 @@ class TaskBook:
         of_request = self._requests.setdefault(task.request_id, [])
         if task.task_id not in of_request:
             of_request.append(task.task_id)
-            self._asked_by[task.task_id] = task.request_id
+            self._request_ids[task.task_id] = task.request_id
 
     def of_request(self, request_id: str) -> list[str]:
         return list(self._requests.get(request_id, ()))
@@ -135,14 +135,16 @@ class TaskBook:
 
     def note_worker(self, name: str, mono_ms: int) -> None:
         """A worker asked for a task. Those that asked long ago are forgotten."""
-        self._asked_ms[name] = mono_ms
-        self._asked_ms.move_to_end(name)
-        if len(self._asked_ms) > limits.WORKERS_SEEN_MAX:
-            self._asked_ms.popitem(last=False)
+        self._last_request_ms[name] = mono_ms
+        self._last_request_ms.move_to_end(name)
+        if len(self._last_request_ms) > limits.WORKERS_SEEN_MAX:
+            self._last_request_ms.popitem(last=False)
 
     def workers(self, mono_ms: int) -> int:
         """Returns the number of workers that asked for a task recently, or run one."""
-        recent = {name for name, at_ms in list(self._asked_ms.items()) if mono_ms - at_ms < limits.WORKER_SEEN_MS}
+        recent = {
+            name for name, at_ms in list(self._last_request_ms.items()) if mono_ms - at_ms < limits.WORKER_SEEN_MS
+        }
         holders = {task.worker.name for task in list(self.tasks.values()) if task.state is TaskState.CLAIMED}
         return len(recent | holders)
 
@@ -223,7 +225,7 @@ class TaskBook:
             self._forget_request(task_id)
 
     def _forget_request(self, task_id: str) -> None:
-        request_id = self._asked_by.pop(task_id, "")
+        request_id = self._request_ids.pop(task_id, "")
         task_ids = self._requests.get(request_id, [])
         if task_id in task_ids:
             task_ids.remove(task_id)

@@ -82,7 +82,7 @@ class Backups:
         self._clocks = clocks
         self._place = place
         self._scratch = place.data / SCRATCH
-        self._one = threading.Lock()
+        self._backup_lock = threading.Lock()
         self.transfer = Transfer()
 
     def backup(self, path: str, request_id: str, *, validate_only: bool, full: bool = False) -> Done:
@@ -90,14 +90,14 @@ class Backups:
 
         The same request again returns the same answer.
         """
-        if not self._one.acquire(blocking=False):
+        if not self._backup_lock.acquire(blocking=False):
             raise MetaError(ErrorKind.EXHAUSTED, "BACKUP_RUNNING", "another backup is running: wait until it ends")
         try:
             if is_repository(path) or (not path and self._place.repository):
                 return self._to_repository(path or self._place.repository, request_id, validate_only, full)
             return self._to_folder(path, request_id, validate_only)
         finally:
-            self._one.release()
+            self._backup_lock.release()
 
     # -- in a repository -------------------------------------------------------------------------------------------
 

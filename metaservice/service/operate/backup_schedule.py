@@ -88,7 +88,7 @@ class BackupSchedule:
         self._report = report
         self._health = BackupHealth(repository=rhythm.repository)
         self._start_us = clocks.now_us()
-        self._known = False  # what the repository has
+        self._has_looked = False  # what the repository has
         self._wait_until_ms = 0
         self._verify_wait_until_ms = 0
         self._ended = threading.Event()
@@ -139,11 +139,11 @@ class BackupSchedule:
     def round(self) -> None:
         """Does what is due."""
         if self._clocks.mono_ms() >= self._wait_until_ms:
-            if not self._known:
+            if not self._has_looked:
                 self._try(self._look)
-            if self._known and self._is_due():
+            if self._has_looked and self._is_due():
                 self._try(self._back_up)
-        if self._known and self._clocks.mono_ms() >= self._verify_wait_until_ms and self._is_verification_due():
+        if self._has_looked and self._clocks.mono_ms() >= self._verify_wait_until_ms and self._is_verification_due():
             self._verify_newest()
 
     def _is_due(self) -> bool:
@@ -181,7 +181,7 @@ class BackupSchedule:
             self._note_backup(newest.backup_id, newest.manifest.begin_us, newest.manifest.size_bytes)
         if verified is not None:
             self._note_verification(verified)
-        self._known = True
+        self._has_looked = True
 
     def _back_up(self) -> None:
         begun_ms = self._clocks.mono_ms()

@@ -23,10 +23,10 @@ from metaservice.service.operate.replay import (
     Kept,
     Sums,
     group_of,
+    happenings_in_index,
+    happenings_in_log,
     list_commits,
     list_indexed,
-    told_by_index,
-    told_by_log,
 )
 from metaservice.service.operate.transaction_checks import TransactionChecks, text_of
 from metaservice.store import entry_keys, keys
@@ -61,7 +61,7 @@ class StoreCheck:
         self._spans_kept = cursor.get(keys.upkeep_key(PAST)) is not None  # else it was never opened by this release
         self._imports_kept = cursor.get(keys.upkeep_key(IMPORTS)) is not None
         self._progress = CheckProgress()
-        self._found = 0
+        self._problem_count = 0
         self._steps = 0
         self._txns = TransactionChecks(self._cursor, self._problem, self._count)
 
@@ -81,7 +81,7 @@ class StoreCheck:
 
     def _part(self, part: Callable[[], Iterator[None]]) -> Iterator[CheckProgress]:
         """The steps of a part as progress, not too often."""
-        self._found = 0
+        self._problem_count = 0
         for _ in part():
             self._pause()
             self._steps += 1
@@ -97,10 +97,10 @@ class StoreCheck:
         return progress
 
     def _problem(self, what: str, **facts: object) -> None:
-        self._found += 1
-        if self._found <= limits.CHECK_FINDINGS_MAX:
+        self._problem_count += 1
+        if self._problem_count <= limits.CHECK_FINDINGS_MAX:
             self._progress.problems.append(" ".join([what, *(f"{name}={fact}" for name, fact in facts.items())]))
-        elif self._found == limits.CHECK_FINDINGS_MAX + 1:
+        elif self._problem_count == limits.CHECK_FINDINGS_MAX + 1:
             self._progress.problems.append(f"MORE_OF_THE_SAME after={limits.CHECK_FINDINGS_MAX}")
 
     def _count(self) -> bool:
@@ -123,7 +123,7 @@ class StoreCheck:
         if changed > kept.head:
             self._problem("METADATA_WITHOUT_COMMIT", table=name, version=changed, head=kept.head)
         sums, ranges = Sums(), Ranges()
-        for happening in told_by_log(self._cursor, raw_id, kept):
+        for happening in happenings_in_log(self._cursor, raw_id, kept):
             sums.add(happening, 1)
             if self._count():
                 yield
@@ -134,7 +134,7 @@ class StoreCheck:
             self._indexed(raw_id, indexed, name, kept)
             if meta is not None and not meta.keyed and not indexed.entry.is_delete_set:
                 ranges.add(indexed.entry, live=indexed.removed == 0)
-            for happening in told_by_index(indexed, kept):
+            for happening in happenings_in_index(indexed, kept):
                 sums.add(happening, -1)
             if self._count():
                 yield
@@ -289,7 +289,7 @@ class StoreCheck:
 
     def _differences(self, raw_id: bytes, name: str, kept: Kept, groups: set[int]) -> Iterator[None]:
         left: Counter[Happening] = Counter()
-        for happening in told_by_log(self._cursor, raw_id, kept):
+        for happening in happenings_in_log(self._cursor, raw_id, kept):
             if group_of(happening) in groups:
                 left[happening] += 1
             if self._count():
@@ -297,7 +297,7 @@ class StoreCheck:
         for indexed in list_indexed(self._cursor, raw_id):
             if isinstance(indexed, ValueError):
                 continue
-            for happening in told_by_index(indexed, kept):
+            for happening in happenings_in_index(indexed, kept):
                 if group_of(happening) in groups:
                     left[happening] -= 1
             if self._count():

@@ -1,8 +1,8 @@
-"""What happened to a table's entries, told twice: by the log and by the index. Both must tell the same.
+"""What happened to a table's entries according to the log, and according to the index. Both must agree.
 
     log      commit 7 adds a and removes b       +7 a   -7 b
     index    a is live since 7                   +7 a
-             b was live from 3 until 7           +3 b   -7 b     (+3 b is what commit 3 must have told)
+             b was live from 3 until 7           +3 b   -7 b     (commit 3 must have added b)
 
 A history may be cut at its old end: the index is not asked about what happened before the oldest commit that is kept,
 and neither side about entries that were taken out at or below the horizon, which the purge takes from the index.
@@ -85,7 +85,7 @@ def list_commits(cursor: StoreCursor, raw_id: bytes) -> Iterator[tuple[int, Logg
             yield version, error
 
 
-def told_by_log(cursor: StoreCursor, raw_id: bytes, kept: Kept) -> Iterator[Happening]:
+def happenings_in_log(cursor: StoreCursor, raw_id: bytes, kept: Kept) -> Iterator[Happening]:
     for version, commit in list_commits(cursor, raw_id):
         if isinstance(commit, ValueError):
             continue
@@ -106,7 +106,7 @@ def list_indexed(cursor: StoreCursor, raw_id: bytes) -> Iterator[Indexed | Value
         yield _indexed(raw_id, key, raw, live=False)
 
 
-def told_by_index(indexed: Indexed, kept: Kept) -> Iterator[Happening]:
+def happenings_in_index(indexed: Indexed, kept: Kept) -> Iterator[Happening]:
     entry = indexed.entry
     if indexed.removed and indexed.removed <= kept.horizon:
         return

@@ -56,12 +56,12 @@ class _Matches:
     def __init__(self, table: TableView, on_partitions: Predicate) -> None:
         self._partitioning = table.meta.partitioning
         self._predicate = on_partitions
-        self._known: dict[str, bool] = {}
+        self._by_partition: dict[str, bool] = {}
 
     def __call__(self, partition: str) -> bool:
-        matches = self._known.get(partition)
+        matches = self._by_partition.get(partition)
         if matches is None:
-            matches = self._known[partition] = self._partitioning.matches(self._predicate, partition)
+            matches = self._by_partition[partition] = self._partitioning.matches(self._predicate, partition)
         return matches
 
 

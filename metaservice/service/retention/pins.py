@@ -101,9 +101,9 @@ class Pins:
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", table_id=table_id, version=version, oldest=table.oldest)
         return version
 
-    def _granted(self, asked_ms: int, otherwise_ms: int) -> int:
-        wanted_ms = asked_ms or otherwise_ms
-        return min(max(wanted_ms, limits.PIN_LEASE_MS_MIN), limits.PIN_LEASE_MS_MAX)
+    def _granted(self, requested_ms: int, otherwise_ms: int) -> int:
+        lease_ms = requested_ms or otherwise_ms
+        return min(max(lease_ms, limits.PIN_LEASE_MS_MIN), limits.PIN_LEASE_MS_MAX)
 
     def renew(self, pin_id: str, lease_ms: int) -> int:
         """Renews a pin; returns the new lease."""

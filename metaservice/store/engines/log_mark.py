@@ -63,9 +63,9 @@ def refuse_a_lost_log(folder: Path) -> None:
     if newest < mark.log:
         raise _lost(folder, f"the write-ahead log {_log_name(mark.log)} is gone")
     if newest == mark.log:
-        found_bytes = (folder / _log_name(newest)).stat().st_size
-        if found_bytes < mark.log_bytes:
-            raise _lost(folder, f"{_log_name(newest)} has {found_bytes} bytes of {mark.log_bytes}")
+        size_bytes = (folder / _log_name(newest)).stat().st_size
+        if size_bytes < mark.log_bytes:
+            raise _lost(folder, f"{_log_name(newest)} has {size_bytes} bytes of {mark.log_bytes}")
 
 
 def refuse_lost_writes(folder: Path, sequence: int) -> None:

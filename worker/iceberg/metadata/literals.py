@@ -43,29 +43,29 @@ def range_of(kind: Type, literal: Any) -> Range | None:
     """Return the possible values of a literal; None if readers may differ more, or the column can't hold it."""
     plain = plain_of_literal(literal)
     if isinstance(kind, DecimalKind):
-        return _one(_decimal(kind, plain))
+        return _range_of_value(_decimal(kind, plain))
     if not isinstance(kind, Atomic):
         return None
     match kind.name:
         case "boolean":
-            return _one(Value(boolean=plain) if isinstance(plain, bool) else None)
+            return _range_of_value(Value(boolean=plain) if isinstance(plain, bool) else None)
         case "tinyint" | "smallint" | "int" | "bigint":
             number = _integer(plain, BITS[kind.name])
-            return _one(None if number is None else Value(integer=number))
+            return _range_of_value(None if number is None else Value(integer=number))
         case "float" | "double":
             return _real(plain, is_narrow=kind.name == "float")
         case "string":
             is_short = isinstance(plain, str) and len(plain) <= TEXT_CHARS_MAX
-            return _one(Value(text=plain) if is_short else None)
+            return _range_of_value(Value(text=plain) if is_short else None)
         case "date":
-            return _one(_date(plain))
+            return _range_of_value(_date(plain))
         case "timestamp" | "timestamp_ntz":
-            return _one(_moment(plain, has_zone=kind.name == "timestamp"))
+            return _range_of_value(_moment(plain, has_zone=kind.name == "timestamp"))
         case _:
             return None  # binary: a text can be the bytes in hexadecimal digits, or be them itself
 
 
-def _one(value: Value | None) -> Range | None:
+def _range_of_value(value: Value | None) -> Range | None:
     return None if value is None else Range(value, value)
 
 
