@@ -13,7 +13,7 @@ from metaservice.client import InvalidError
 from worker.arrow.changes.commits import check_mode, check_range
 from worker.arrow.expressions.conditions import parsed
 from worker.arrow.scan.plans import PinnedPlan, pinned_plan
-from worker.arrow.scan.scanner import ArrowScan, Asked, Rows, named_columns
+from worker.arrow.scan.scanner import ArrowScan, ReadOptions, Rows, named_columns
 from worker.arrow.scan.version_rows import VersionRows, columns_schema
 from worker.base.errors import InputError
 from worker.commit.noted_reads import ReadSource
@@ -31,14 +31,14 @@ class ArrowMethods(ABC):
     """The reads without Spark, as Arrow, pandas, polars or by DuckDB, of an object with rows."""
 
     @abstractmethod
-    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[ReadOptions]) -> ArrowScan:
         """Returns a scan, which reads the rows each time it is used."""
 
-    def _scan(self, options: Asked) -> ArrowScan:
+    def _scan(self, options: ReadOptions) -> ArrowScan:
         """Return a scan for a single read, which begins at once."""
         return self.scanner(**options)
 
-    def to_arrow(self, **options: Unpack[Asked]) -> pa.Table:
+    def to_arrow(self, **options: Unpack[ReadOptions]) -> pa.Table:
         """Returns the rows as an Arrow table; the arguments are those of `scanner`.
 
             orders.to_arrow(columns=["id"], where="amount > 15", version=12)
@@ -47,23 +47,25 @@ class ArrowMethods(ABC):
         """
         return self._scan(options).to_arrow()
 
-    def to_batches(self, **options: Unpack[Asked]) -> pa.RecordBatchReader:
+    def to_batches(self, **options: Unpack[ReadOptions]) -> pa.RecordBatchReader:
         """Returns the rows as a stream of Arrow batches, in bounded memory; the arguments are those of `scanner`."""
         return self._scan(options).to_batches()
 
-    def to_pandas(self, **options: Unpack[Asked]) -> pd.DataFrame:
+    def to_pandas(self, **options: Unpack[ReadOptions]) -> pd.DataFrame:
         """Returns the rows as a DataFrame of pandas; the arguments are those of `scanner`."""
         return self._scan(options).to_pandas()
 
-    def to_polars(self, **options: Unpack[Asked]) -> pl.DataFrame:
+    def to_polars(self, **options: Unpack[ReadOptions]) -> pl.DataFrame:
         """Returns the rows as a DataFrame of polars; the arguments are those of `scanner`."""
         return self._scan(options).to_polars()
 
-    def to_lazy_polars(self, **options: Unpack[Asked]) -> pl.LazyFrame:
+    def to_lazy_polars(self, **options: Unpack[ReadOptions]) -> pl.LazyFrame:
         """Returns a lazy frame of polars, which reads only the columns and rows that its query needs."""
         return self.scanner(**options).to_lazy_polars()
 
-    def to_duckdb(self, connection: duckdb.DuckDBPyConnection, **options: Unpack[Asked]) -> duckdb.DuckDBPyRelation:
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection, **options: Unpack[ReadOptions]
+    ) -> duckdb.DuckDBPyRelation:
         """Returns a relation of DuckDB, which reads only the columns and rows that its query needs.
 
             orders.to_duckdb(duckdb.connect()).filter("amount > 15").aggregate("count(*)")
@@ -72,7 +74,7 @@ class ArrowMethods(ABC):
         """
         return self.scanner(**options).to_duckdb(connection)
 
-    def count(self, **options: Unpack[Asked]) -> int:
+    def count(self, **options: Unpack[ReadOptions]) -> int:
         """Returns the number of rows, and reads as little as possible; the arguments are those of `scanner`."""
         return self._scan(options).count()
 
@@ -82,7 +84,7 @@ class ArrowReads(ArrowMethods):
 
     view: TableView
 
-    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[ReadOptions]) -> ArrowScan:
         """Returns a scan to read as Arrow, pandas, polars or by DuckDB; each use reads the rows again.
 
             table.scanner(columns=["id", "amount"], where="day >= '2026-11-01' AND amount > 100").to_pandas()
@@ -96,21 +98,21 @@ class ArrowReads(ArrowMethods):
         """
         return scan_of(self.view, options)
 
-    def _scan(self, options: Asked) -> ArrowScan:
+    def _scan(self, options: ReadOptions) -> ArrowScan:
         return scan_of(self.view, options, at_once=True)
 
 
 PinnedRows = tuple[tuple[PinnedVersion, ...], Rows, TableView]  # as of the last version
 
 
-def scan_of(table: TableView, options: Asked, *, at_once: bool = False) -> ArrowScan:
+def scan_of(table: TableView, options: ReadOptions, *, at_once: bool = False) -> ArrowScan:
     """Pin and plan the rows of a read.
 
     With `at_once` they are read now, so they are planned however many files there are.
     """
-    unknown = options.keys() - Asked.__annotations__.keys()
+    unknown = options.keys() - ReadOptions.__annotations__.keys()
     if unknown:
-        raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
+        raise TypeError(f"a read takes {', '.join(ReadOptions.__annotations__)}; not {', '.join(sorted(unknown))}")
     limit = options.get("limit")
     if limit is not None and limit < 0:
         raise InputError("LIMIT_INVALID", f"limit is a number of rows, not {limit}")
@@ -125,13 +127,13 @@ def scan_of(table: TableView, options: Asked, *, at_once: bool = False) -> Arrow
     return ArrowScan(rows, pinned, columns, condition, limit, source, partial(scan_of, table, options))
 
 
-def names_version(options: Asked) -> bool:
+def names_version(options: ReadOptions) -> bool:
     """Return whether a version is named, so that later commits don't change the rows."""
     names = ("version", "timestamp", "commits_ago", "tag", "until")
     return any(options.get(name) is not None for name in names)
 
 
-def _snapshot(table: TableView, options: Asked, where: str | None, *, at_once: bool) -> PinnedRows:
+def _snapshot(table: TableView, options: ReadOptions, where: str | None, *, at_once: bool) -> PinnedRows:
     if options.get("until") is not None or options.get("mode") is not None:
         raise InputError("RANGE_INVALID", "until and mode belong to a range of changes: say since, too")
     version = _version(table, options)
@@ -153,7 +155,7 @@ def _planned(table: TableView, version: int | None, where: str | None, *, whole:
         return None  # the condition may fit the columns of that version
 
 
-def _changes(table: TableView, options: Asked) -> PinnedRows:
+def _changes(table: TableView, options: ReadOptions) -> PinnedRows:
     if any(options.get(name) is not None for name in ("version", "timestamp", "commits_ago", "tag")):
         raise InputError("VERSION_AMBIGUOUS", "changes have since and until; they have no other version")
     from worker.arrow.changes.change_rows import ChangeRows  # noqa: PLC0415 - polars is loaded where it is wanted
@@ -168,7 +170,7 @@ def _changes(table: TableView, options: Asked) -> PinnedRows:
     return (begin, end), ChangeRows(then, begin.version, end.version, mode), then
 
 
-def _version(table: TableView, options: Asked) -> int | None:
+def _version(table: TableView, options: ReadOptions) -> int | None:
     """Return the version that the arguments name; None: the newest."""
     given = {name: options.get(name) for name in ("version", "timestamp", "commits_ago", "tag")}
     named = [name for name, value in given.items() if value is not None]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from laketx.arrow_reads import ArrowMethods, scan_of
 from protos.laketx.v1 import read_pb2, transaction_pb2
-from worker.arrow.scan.scanner import ArrowScan, Asked
+from worker.arrow.scan.scanner import ArrowScan, ReadOptions
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.connection.table_view import TableView
@@ -76,7 +76,7 @@ class Cursor(ArrowMethods):
         self._read_to = head
         return rows
 
-    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[ReadOptions]) -> ArrowScan:
         """Returns the changes after the position without Spark; `to_arrow` and the like have the same arguments.
 
             cursor.to_arrow(mode="changes", columns=["id", "amount"])

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Unpack
 
 from laketx.arrow_reads import ArrowMethods, scan_of
-from worker.arrow.scan.scanner import ArrowScan, Asked
+from worker.arrow.scan.scanner import ArrowScan, ReadOptions
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.commit.noted_reads import ReadSource
@@ -51,7 +51,7 @@ class Snapshot(ArrowMethods):
         """Returns the rows with Spark, to be used inside the block. Raises InputError for a wrong condition."""
         return scan.read_where(self.table, self.version, where, is_chosen=self._is_chosen)
 
-    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[ReadOptions]) -> ArrowScan:
         """Returns the rows without Spark, to be used inside the block; `to_arrow` and the like have the same arguments.
 
             with orders.snapshot() as s:

@@ -16,7 +16,7 @@ from laketx.table import Table
 from laketx.table_writes import Verbs
 from metaservice.client import CommitOutcomeUnknownError, uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.arrow.scan.scanner import ArrowScan, Asked
+from worker.arrow.scan.scanner import ArrowScan, ReadOptions
 from worker.base.errors import InputError
 from worker.base.lazy_modules import LazyModule
 from worker.commit.noted_reads import EVERYTHING
@@ -210,7 +210,7 @@ class TableInTransaction(ArrowMethods, ChangeStreams[None], Verbs[None]):
         self.reads.append(catalog_changes.condition_read(self._table.view, where))
         return self._table.read(version=self.version, where=where)
 
-    def scanner(self, **options: Unpack[Asked]) -> ArrowScan:
+    def scanner(self, **options: Unpack[ReadOptions]) -> ArrowScan:
         """Returns the rows at the transaction's version of the table without Spark; they count like those of `read`.
 
         It accepts the arguments of a table's `scanner`. A read of a version that you name doesn't count.
@@ -218,7 +218,7 @@ class TableInTransaction(ArrowMethods, ChangeStreams[None], Verbs[None]):
         if names_version(options):
             return scan_of(self._table.view, options)
         are_changes = options.get("since") is not None
-        fixed: Asked = {**options, "until": self.version} if are_changes else {**options, "version": self.version}
+        fixed: ReadOptions = {**options, "until": self.version} if are_changes else {**options, "version": self.version}
         scan = scan_of(self._table.view, fixed)
         condition = None if are_changes else scan.where
         self.reads.append(common_pb2.Read(predicate=EVERYTHING if condition is None else condition))

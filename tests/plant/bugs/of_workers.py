@@ -178,7 +178,7 @@ BUGS: Final = (
     Bug(
         "pyarrow cuts the values of a list of dicts to the column's type",
         "worker/arrow/write/python_rows.py",
-        (("    return _mixed(values, target)\n", "    return pa.array(values, wanted)\n"),),
+        (("    return _mixed(values, target)\n", "    return pa.array(values, target_type)\n"),),
         own_tests=("tests/arrow/test_given_values.py", "-k", "cuts_a_value"),
     ),
     Bug(
@@ -416,7 +416,7 @@ BUGS: Final = (
     Bug(
         "NaN is not above every number in a condition without Spark",
         "worker/arrow/expressions/conditions.py",
-        (("return found | is_nan if compare in (gt, ge) else found", "return found"),),
+        (("return compared | is_nan if compare in (gt, ge) else compared", "return compared"),),
         own_tests=("tests/arrow/test_version_rows.py",),
     ),
     Bug(

@@ -1,6 +1,6 @@
-"""The changes of a table's rows in (since, until] with Arrow. `changes` has the same for Spark: it explains the events.
+"""The changes of a table's rows in (since, until], without Spark.
 
-All of it is in memory: the rows that changed, and what they were before.
+All of it is in memory: the rows that changed, and their previous images.
 """
 
 from __future__ import annotations
@@ -52,25 +52,23 @@ PLACE: Final = "_laketx_place"
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Rows that came or went with a version, in one bucket that is set anew, or in others (NONE)."""
+    """Rows that appeared or disappeared with a version. `bucket` is NONE unless a commit of the range replaced it."""
 
     rows: pa.Table
     version: int
     bucket: int = NONE
-    gone: Any = None  # a flag a row; None: all are there
+    gone: Any = None  # a flag for each row; None: no row is gone
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What commits did to rows: the numbers of the old and the new row, the version, and a number of the identity."""
+    """Changes of rows: the numbers of the old and the new row, the version, and a number of the row's identity."""
 
     before: Numbers
     after: Numbers
     versions: Numbers
     identities: Numbers
-    sets: pa.ChunkedArray | None = (
-        None  # where images set single columns: those of each, NULL of whole rows and of none
-    )
+    sets: pa.ChunkedArray | None = None  # the columns that an image sets; NULL if it is whole, or there is none
 
     def where(self, chosen: Any) -> Entries:
         places = pa.array(np.arange(len(self.before))[chosen])
@@ -102,10 +100,10 @@ class ChangeRows:
 
     def tables(self, columns: Sequence[str], where: Predicate | None, memory_bytes: float) -> Iterator[pa.Table]:
         del memory_bytes
-        found = self._rows()
+        rows = self._rows()
         if where is not None:
-            found = found.filter(expression(where, self.schema))
-        yield found.select(list(columns))
+            rows = rows.filter(expression(where, self.schema))
+        yield rows.select(list(columns))
 
     def count(self, where: Predicate | None) -> int:
         return sum(map(len, self.tables(self.schema.names[:1], where, 0)))
@@ -113,13 +111,13 @@ class ChangeRows:
     def _rows(self) -> pa.Table:
         commits = commits_of(self._table, self._begin, self._end)
         self._pinned = self._table.lake.pins.own_all(self._table.table_id, [commit.version for commit in commits])
-        resets = dict.fromkeys(one for commit in commits for one in commit.resets)
+        resets = dict.fromkeys(bucket for commit in commits for bucket in commit.resets)
         numbers = {bucket: at for at, bucket in enumerate(resets)}
         reader = _EventReader(self._table, self._written, commits, self._begin, numbers)
-        events = [one for one in reader.events() if len(one.rows)]
+        events = [event for event in reader.events() if len(event.rows)]
         if not events:
             return self.schema.empty_table()
-        whole = pa.concat_tables([one.rows for one in events])
+        whole = pa.concat_tables([event.rows for event in events])
         entries, whole = self._entries(events, whole, _ends(commits, numbers))
         differs = self._differs(entries, whole)
         entries = entries.where(differs) if self._mode == "log" else self._whole_range(entries, differs, whole)
@@ -130,10 +128,14 @@ class ChangeRows:
     def _entries(
         self, events: Sequence[Events], whole: pa.Table, ends: dict[int, list[int]]
     ) -> tuple[Entries, pa.Table]:
-        """The entries, and the rows with every value that they have."""
-        gone = np.concatenate([np.zeros(len(one.rows), bool) if one.gone is None else one.gone for one in events])
-        versions = np.concatenate([np.full(len(one.rows), one.version) for one in events])
-        end = np.concatenate([np.full(len(one.rows), _next(ends.get(one.bucket), one.version)) for one in events])
+        """Return the entries, and the rows with all their values."""
+        gone = np.concatenate(
+            [np.zeros(len(event.rows), bool) if event.gone is None else event.gone for event in events]
+        )
+        versions = np.concatenate([np.full(len(event.rows), event.version) for event in events])
+        end = np.concatenate(
+            [np.full(len(event.rows), _next(ends.get(event.bucket), event.version)) for event in events]
+        )
         identity = self._identities(whole)
         order = np.lexsort([gone, versions, identity])  # an image and a tombstone of one commit: the image comes first
         same = _same_as_before(identity[order])
@@ -152,25 +154,25 @@ class ChangeRows:
         is_ended = (row != NONE) & (end != NONE) & (is_last | (end < following))
         nothing = np.full(np.count_nonzero(is_ended), NONE)
         after = np.concatenate([row, nothing])
-        found = Entries(
+        entries = Entries(
             np.concatenate([before, row[is_ended]]),
             after,
             np.concatenate([versions, end[is_ended]]),
             np.concatenate([identity, identity[is_ended]]),
             None if bits is None else bits.take(pa.array(after, mask=after == NONE)),
         )
-        return found.where(found.versions > self._begin), whole
+        return entries.where(entries.versions > self._begin), whole
 
     def _identities(self, whole: pa.Table) -> Numbers:
-        """A number for each row, equal for the events of one row."""
+        """Return a number for each row; the events of one row have the same number."""
         if not self._keyed:
-            found: Numbers = whole.column(ROW_ID).to_numpy()
-            return found
+            ids: Numbers = whole.column(ROW_ID).to_numpy()
+            return ids
         meta = self._table.meta
         partition = () if self._is_unique() else meta.partition_columns  # then a move is one update
         keys = _frame(whole.select(list(dict.fromkeys([*meta.primary_key, *partition]))))
-        known = keys.unique().with_row_index(PLACE)
-        numbered = keys.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
+        distinct_keys = keys.unique().with_row_index(PLACE)
+        numbered = keys.join(distinct_keys, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
         return numbered[PLACE].cast(pl.Int64).to_numpy()
 
     def _is_unique(self) -> bool:
@@ -179,16 +181,16 @@ class ChangeRows:
         if not key_spans_partitions(meta) or key_scope(meta) != "table":
             return False
         if KEY_CHECKED not in meta.properties:
-            return True  # since it was made
+            return True  # since the table was created
         try:
             return self._begin >= 0 and key_scope(self._table.at(self._begin).meta) == "table"
         except GoneError:
             return False
 
     def _whole_range(self, entries: Entries, differs: Any, whole: pa.Table) -> Entries:
-        """One entry for each row: before its first commit, after its last one, with the last version that changed it.
+        """Return one entry for each row: before its first commit, after its last, at the last version that changed it.
 
-        Commits that wrote the same values count for the rows: 0.0 and -0.0 are the same value.
+        The values are those of the last commit, even if it wrote equal ones: 0.0 and -0.0 are equal.
         """
         order = np.lexsort([entries.versions, entries.identities])
         sorted_ = entries.where(order)
@@ -200,11 +202,11 @@ class ChangeRows:
             each = SetColumns(sorted_.sets)
             is_whole = np.logical_or.reduceat(each.are_whole, first)
             sets = pa.chunked_array([united(each, np.ones(len(order), bool), first, is_whole)])
-        found = Entries(sorted_.before[first], sorted_.after[last], changed_at, sorted_.identities[last], sets)
-        return found.where(self._differs(found, whole))
+        combined = Entries(sorted_.before[first], sorted_.after[last], changed_at, sorted_.identities[last], sets)
+        return combined.where(self._differs(combined, whole))
 
     def _differs(self, entries: Entries, whole: pa.Table) -> Any:
-        """Which of them are on one side only, or have other values there."""
+        """Return for each entry whether only one side has a row, or the rows differ."""
         differs = (entries.before == NONE) != (entries.after == NONE)
         both = np.flatnonzero((entries.before != NONE) & (entries.after != NONE))
         old, new = pa.array(entries.before[both]), pa.array(entries.after[both])
@@ -241,7 +243,7 @@ class ChangeRows:
         return pa.table([*columns, *beside], schema=self.schema)
 
     def _named(self, sets: pa.ChunkedArray) -> pa.Array:
-        """The names that set columns have at the end of the range; dropped ones are left out."""
+        """Return the names of set columns at the end of the range, without dropped columns."""
         encoded = sets.combine_chunks().dictionary_encode()
         names = [
             [column.name for column in self._table.meta.columns if column.column_id in columns_of(bits)]
@@ -282,7 +284,7 @@ class _EventReader:
         return self._numbers.get((partition_key(partition), bucket), NONE)
 
     def _images(self) -> Iterator[Events]:
-        """The rows of files that commits added, hidden or not."""
+        """Yield the rows of files that commits added, hidden or not."""
         for commit in self._commits:
             for file in commit.files:
                 bucket = self._number(file.partition, file.bucket)
@@ -292,58 +294,60 @@ class _EventReader:
                     yield Events(rows.select(named), commit.version, bucket, gone)
 
     def _tombstones(self) -> Iterator[Events]:
-        """The row ids in delete sets; if the commit also has an image of the row, the image counts."""
+        """Yield the row ids in delete sets; if the commit also has an image of the row, the image counts."""
         for commit in self._commits:
-            for one in commit.sets:
-                ids = pa.array(positions_of(bitmap_of(self._table, one)).astype(np.int64))
+            for delete_set in commit.sets:
+                ids = pa.array(positions_of(bitmap_of(self._table, delete_set)).astype(np.int64))
                 rows = pa.table(
                     [ids if field.name == ROW_ID else pa.nulls(len(ids), field.type) for field in self._shape],
                     schema=self._shape,
                 )
-                yield Events(rows, commit.version, self._number(one.partition, 0), np.ones(len(ids), bool))
+                yield Events(rows, commit.version, self._number(delete_set.partition, 0), np.ones(len(ids), bool))
 
     def _states(self) -> Iterator[Events]:
-        """The contents of the buckets that a commit set anew, after the commit."""
+        """Yield the contents of the buckets that a commit replaced, after the commit."""
         for commit in self._commits:
             if commit.resets:
                 entries = entries_of(self._table, commit.version, None, commit.resets.values())
-                yield from self._visible([one for one in entries if bucket_of(one) in commit.resets], commit.version)
+                yield from self._visible(
+                    [entry for entry in entries if bucket_of(entry) in commit.resets], commit.version
+                )
 
     def _before(self, images: Sequence[Events]) -> Iterator[Events]:
-        """The rows at the begin of the range that a commit in it may have touched."""
+        """Yield the rows at the begin of the range that a commit in it may have touched."""
         touched = touched_buckets(self._commits, keyed=self._keyed)
         if not touched:
             return
         entries = entries_of(self._table, self._begin, None, touched.values())
-        whole = [one for one in entries if bucket_of(one) in self._numbers]
-        others = [one for one in entries if bucket_of(one) in touched and bucket_of(one) not in self._numbers]
+        whole = [entry for entry in entries if bucket_of(entry) in self._numbers]
+        others = [entry for entry in entries if bucket_of(entry) in touched and bucket_of(entry) not in self._numbers]
         yield from self._visible(whole, self._begin)
         yield from self._with_keys(others, images) if self._keyed else self._with_ids(others)
 
     def _with_keys(self, entries: list[common_pb2.LiveEntry], images: Sequence[Events]) -> Iterator[Events]:
-        """Only the rows whose key appears in the range."""
+        """Yield the rows whose key appears in the range."""
         names = list(dict.fromkeys([*self._table.meta.primary_key, *self._table.meta.partition_columns]))
         if not images or not entries:
             return
-        wanted = _frame(pa.concat_tables([one.rows.select(names) for one in images])).unique()
-        for one in self._visible(entries, self._begin):
-            places = _frame(one.rows.select(names)).with_row_index(PLACE)
-            near = places.join(wanted, on=names, how="semi", nulls_equal=True)[PLACE]
-            yield Events(one.rows.take(pa.array(near.to_numpy())), one.version, one.bucket)
+        keys = _frame(pa.concat_tables([event.rows.select(names) for event in images])).unique()
+        for event in self._visible(entries, self._begin):
+            places = _frame(event.rows.select(names)).with_row_index(PLACE)
+            near = places.join(keys, on=names, how="semi", nulls_equal=True)[PLACE]
+            yield Events(event.rows.take(pa.array(near.to_numpy())), event.version, event.bucket)
 
     def _with_ids(self, entries: list[common_pb2.LiveEntry]) -> Iterator[Events]:
-        """Only the rows that the range hides, or gives new values."""
+        """Yield the rows that the range hides or updates."""
         hidden = BitMap64()
         for commit in self._commits:
-            for one in commit.sets:
-                hidden |= bitmap_of(self._table, one)
-        near = [one for one in entries if one.HasField("delete_set") or within(hidden, *row_ids(one.file))]
+            for delete_set in commit.sets:
+                hidden |= bitmap_of(self._table, delete_set)
+        near = [entry for entry in entries if entry.HasField("delete_set") or within(hidden, *row_ids(entry.file))]
         yield from self._visible(near, self._begin, positions_of(hidden))
 
     def _visible(
         self, entries: Sequence[common_pb2.LiveEntry], version: int, ids: Positions | None = None
     ) -> Iterator[Events]:
-        """The rows that a snapshot's entries show, bucket by bucket; with `ids` the rows that have them."""
+        """Yield the rows that a snapshot's entries show, bucket by bucket; with `ids`, only the rows with these ids."""
         by_bucket: dict[Bucket, list[common_pb2.LiveEntry]] = defaultdict(list)
         for entry in entries:
             by_bucket[bucket_of(entry)].append(entry)
@@ -359,8 +363,8 @@ class _EventReader:
                 return reader.visible(file, self._columns, None, float("inf"))
             return reader.visible_with_ids(file, self._columns, ids)
 
-        def read(one: FileToRead) -> Iterator[pa.Table]:
-            for rows in visible(one):
+        def read(file: FileToRead) -> Iterator[pa.Table]:
+            for rows in visible(file):
                 shown = rows.select(self._columns)
                 yield whole_images(shown) if self._is_partial else shown
 
@@ -368,16 +372,16 @@ class _EventReader:
 
 
 def _ends(commits: Iterable[RangeCommit], numbers: dict[Bucket, int]) -> dict[int, list[int]]:
-    """The versions at which each bucket is set anew, in order."""
-    found: dict[int, list[int]] = defaultdict(list)
+    """Return for each bucket the versions at which it is replaced, in order."""
+    ends: dict[int, list[int]] = defaultdict(list)
     for commit in commits:
         for bucket in commit.resets:
-            found[numbers[bucket]].append(commit.version)
-    return {number: sorted(versions) for number, versions in found.items()}
+            ends[numbers[bucket]].append(commit.version)
+    return {number: sorted(versions) for number, versions in ends.items()}
 
 
 def _next(versions: Sequence[int] | None, version: int) -> int:
-    return next((one for one in versions or () if one > version), NONE)
+    return next((later for later in versions or () if later > version), NONE)
 
 
 def _same_as_before(values: Any) -> Any:
@@ -389,21 +393,23 @@ def _shifted(values: Numbers, by: int, fill: int) -> Numbers:
 
 
 def _frame(rows: pa.Table) -> pl.DataFrame:
-    found = pl.from_arrow(rows)
-    assert isinstance(found, pl.DataFrame)
-    return found
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
-def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Any:
-    """Equal, as Spark's <=>: NULL equals NULL, NaN equals NaN, and 0.0 equals -0.0."""
-    if pa.types.is_nested(one.type):
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
-        return np.array([_comparable(mine) == _comparable(its) for mine, its in pairs], bool)
-    found = pc.fill_null(pc.equal(one, other), False)
-    found = pc.or_(found, pc.and_(one.is_null(), other.is_null()))
-    if pa.types.is_floating(one.type):
-        found = pc.or_(found, pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))
-    return found.to_numpy()
+def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Any:
+    """Compare as Spark's <=> does: NULL equals NULL, NaN equals NaN, and 0.0 equals -0.0."""
+    if pa.types.is_nested(left.type):
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        return np.array(
+            [_comparable(left_value) == _comparable(right_value) for left_value, right_value in pairs], bool
+        )
+    equal = pc.fill_null(pc.equal(left, right), False)
+    equal = pc.or_(equal, pc.and_(left.is_null(), right.is_null()))
+    if pa.types.is_floating(left.type):
+        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
+    return equal.to_numpy()
 
 
 def _comparable(value: Any) -> Any:
@@ -411,8 +417,8 @@ def _comparable(value: Any) -> Any:
         case float() if isnan(value):
             return "NaN"
         case dict():
-            return {name: _comparable(one) for name, one in value.items()}
+            return {name: _comparable(field) for name, field in value.items()}
         case list() | tuple():
-            return [_comparable(one) for one in value]
+            return [_comparable(element) for element in value]
         case _:
             return value

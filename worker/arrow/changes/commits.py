@@ -1,4 +1,4 @@
-"""The logical commits of a range: what each added, and which buckets it set anew."""
+"""The logical commits of a range: the entries that each added, and the buckets that it replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Bucket = tuple[PartitionKey, int]
 
 @dataclass(slots=True)
 class RangeCommit:
-    """A logical commit: the entries that it added, and the buckets that need a closer look."""
+    """A logical commit: the entries that it added, and the buckets that it replaced."""
 
     version: int
     time_us: int
@@ -32,12 +32,14 @@ class RangeCommit:
 
 
 def commits_of(table: TableView, begin: int, end: int) -> list[RangeCommit]:
-    """Those in (begin, end]. An entry in a bucket that its commit set anew is not named: the snapshot has it."""
-    found: dict[int, RangeCommit] = {}
+    """Return the commits in (begin, end], without entries in buckets that a commit replaced: the snapshot has them."""
+    commits: dict[int, RangeCommit] = {}
     for part in table.client.plan_changes(table.table_id, begin, end, mode=read_pb2.CHANGES_MODE_LOG):
         if not part.HasField("version"):
             continue
-        commit = found.setdefault(part.version.version, RangeCommit(part.version.version, part.version.commit_time_us))
+        commit = commits.setdefault(
+            part.version.version, RangeCommit(part.version.version, part.version.commit_time_us)
+        )
         for entry in part.added:
             if entry.data_version != commit.version:
                 _reset(commit, entry)  # a restore brought it back
@@ -47,11 +49,15 @@ def commits_of(table: TableView, begin: int, end: int) -> list[RangeCommit]:
                 commit.sets.append(entry.delete_set)
         for entry in part.removed:
             _reset(commit, entry)
-    for commit in found.values():
-        commit.files = [one for one in commit.files if (partition_key(one.partition), one.bucket) not in commit.resets]
-        commit.sets = [one for one in commit.sets if (partition_key(one.partition), 0) not in commit.resets]
-    fetch_rows(table, [file for commit in found.values() for file in commit.files])
-    return list(found.values())
+    for commit in commits.values():
+        commit.files = [
+            file for file in commit.files if (partition_key(file.partition), file.bucket) not in commit.resets
+        ]
+        commit.sets = [
+            delete_set for delete_set in commit.sets if (partition_key(delete_set.partition), 0) not in commit.resets
+        ]
+    fetch_rows(table, [file for commit in commits.values() for file in commit.files])
+    return list(commits.values())
 
 
 def _reset(commit: RangeCommit, entry: common_pb2.LiveEntry) -> None:
@@ -65,14 +71,14 @@ def bucket_of(entry: common_pb2.LiveEntry) -> Bucket:
 
 
 def touched_buckets(commits: Iterable[RangeCommit], *, keyed: bool) -> dict[Bucket, common_pb2.Partition]:
-    """The buckets that are set anew, upserted to, or have rows hidden."""
-    found: dict[Bucket, common_pb2.Partition] = {}
+    """Return the buckets that are replaced, upserted to, or have rows hidden."""
+    buckets: dict[Bucket, common_pb2.Partition] = {}
     for commit in commits:
-        found |= commit.resets
-        found |= {(partition_key(one.partition), 0): one.partition for one in commit.sets}
+        buckets |= commit.resets
+        buckets |= {(partition_key(delete_set.partition), 0): delete_set.partition for delete_set in commit.sets}
         if keyed:
-            found |= {(partition_key(one.partition), one.bucket): one.partition for one in commit.files}
-    return found
+            buckets |= {(partition_key(file.partition), file.bucket): file.partition for file in commit.files}
+    return buckets
 
 
 def check_mode(mode: str) -> None:
@@ -86,7 +92,7 @@ def check_range(begin: int, end: int) -> None:
 
 
 def check_own_columns(meta: catalog_pb2.Table) -> None:
-    """Refuses columns with the names of those of increments, which tables from before their reservation may have."""
+    """Refuse a table with the columns of increments: it was created before these names were reserved."""
     own = {CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME, *([SET_COLUMNS] if is_partial(meta) else [])}
     for column in meta.columns:
         if column.name.lower() in own:

@@ -44,7 +44,7 @@ Predicate = common_pb2.Predicate
 
 
 def parsed(text: str, meta: catalog_pb2.Table) -> Predicate:
-    """The condition, typed by the table's columns; times say their zone."""
+    """Return the condition with values of the columns' types; times include their zone."""
     try:
         return conditions.parse_condition(text, meta.columns)
     except conditions.ConditionError as error:
@@ -52,7 +52,7 @@ def parsed(text: str, meta: catalog_pb2.Table) -> Predicate:
 
 
 def can_be_listed(rows: pa.Table) -> bool:
-    """Whether a condition can name the values of all of these rows: these are not too many, and none is too long."""
+    """Return whether a condition can name the values of all these rows: they are few, and no text is too long."""
     if len(rows) * (1 + rows.num_columns) >= NODES_MAX:
         return False
     texts = [values for values in rows.columns if _is_text(values.type)]
@@ -69,7 +69,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def is_plain(text: str, meta: catalog_pb2.Table) -> bool:
-    """Whether the condition is one of these, and doesn't need Spark."""
+    """Return whether the condition can be evaluated without Spark."""
     try:
         conditions.parse_condition(text, meta.columns)
     except conditions.ConditionError:
@@ -78,10 +78,10 @@ def is_plain(text: str, meta: catalog_pb2.Table) -> bool:
 
 
 def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
-    """The parts that must all be true."""
+    """Yield the parts that must all be true."""
     if predicate.WhichOneof("kind") == "all_of":
-        for one in predicate.all_of.operands:
-            yield from conjuncts(one)
+        for operand in predicate.all_of.operands:
+            yield from conjuncts(operand)
     else:
         yield predicate
 
@@ -91,18 +91,20 @@ def columns_in(predicate: Predicate) -> set[str]:
     if kind == "negation":
         return columns_in(predicate.negation)
     if kind in ("all_of", "any_of"):
-        return {name for one in getattr(predicate, kind).operands for name in columns_in(one)}
+        return {name for operand in getattr(predicate, kind).operands for name in columns_in(operand)}
     return set() if kind == "literal" else {getattr(predicate, kind or "").column}
 
 
 def expression(predicate: Predicate, schema: pa.Schema) -> Any:
-    """The condition as an expression on rows of the schema."""
+    """Return the condition as an expression on rows of the schema."""
     match predicate.WhichOneof("kind"):
         case "literal":
             return pc.scalar(predicate.literal)
         case "compare":
-            one = predicate.compare
-            return _compared(one.column, one.comparison, value_of(one.value, schema.field(one.column).type), schema)
+            compare = predicate.compare
+            return _compared(
+                compare.column, compare.comparison, value_of(compare.value, schema.field(compare.column).type), schema
+            )
         case "in_list":
             return _among(predicate.in_list, schema)
         case "is_null":
@@ -112,15 +114,15 @@ def expression(predicate: Predicate, schema: pa.Schema) -> Any:
         case "negation":
             return ~expression(predicate.negation, schema)
         case "all_of":
-            return reduce(and_, (expression(one, schema) for one in predicate.all_of.operands), pc.scalar(True))
+            return reduce(and_, (expression(operand, schema) for operand in predicate.all_of.operands), pc.scalar(True))
         case "any_of":
-            return reduce(or_, (expression(one, schema) for one in predicate.any_of.operands), pc.scalar(False))
+            return reduce(or_, (expression(operand, schema) for operand in predicate.any_of.operands), pc.scalar(False))
         case kind:
             raise AssertionError(f"a condition of kind {kind}")
 
 
 def value_of(value: common_pb2.Value, kind: pa.DataType) -> Any:
-    """The wire's value for a column of that type, as Python has it; times and dates as numbers."""
+    """Return the wire's value for a column of that type as a Python value; times and dates are numbers."""
     match value.WhichOneof("kind"):
         case "null" | None:
             return None
@@ -130,8 +132,8 @@ def value_of(value: common_pb2.Value, kind: pa.DataType) -> Any:
             return float(value.integer)
         case "integer" if pa.types.is_decimal(kind):
             return Decimal(value.integer)
-        case found:
-            return getattr(value, found)
+        case name:
+            return getattr(value, name)
 
 
 def _compared(column: str, op: common_pb2.Comparison.ValueType, value: Any, schema: pa.Schema) -> Any:
@@ -147,7 +149,7 @@ def _compared(column: str, op: common_pb2.Comparison.ValueType, value: Any, sche
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """Integers as the widest: a literal may lie outside of the column's type."""
+    """Return a value as a scalar. Integers have 64 bits: a literal may lie outside of the column's type."""
     return pa.scalar(value, pa.int64() if pa.types.is_integer(kind) else kind)
 
 
@@ -156,12 +158,12 @@ def _compared_floats(field: Any, compare: Callable[[Any, Any], Any], value: floa
     if math.isnan(value):
         never = is_nan & ~is_nan  # NULL stays NULL
         return {eq: is_nan, ne: ~is_nan, lt: ~is_nan, le: ~never, gt: never, ge: is_nan}[compare]
-    found = compare(field, pc.scalar(pa.scalar(value, pa.float64())))
-    return found | is_nan if compare in (gt, ge) else found
+    compared = compare(field, pc.scalar(pa.scalar(value, pa.float64())))
+    return compared | is_nan if compare in (gt, ge) else compared
 
 
 def _decimals(field: Any, kind: pa.DataType, value: Decimal) -> tuple[Any, Any]:
-    """Both sides in a type that holds both exactly."""
+    """Return both sides in a type that holds both exactly."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(kind.scale, -exponent, 0)
@@ -172,21 +174,21 @@ def _decimals(field: Any, kind: pa.DataType, value: Decimal) -> tuple[Any, Any]:
     return field.cast(wide), pc.scalar(pa.scalar(value, wide))
 
 
-def _among(found: common_pb2.InList, schema: pa.Schema) -> Any:
-    kind = schema.field(found.column).type
-    values = [value_of(one, kind) for one in found.values]
-    known = [one for one in values if one is not None]
+def _among(in_list: common_pb2.InList, schema: pa.Schema) -> Any:
+    kind = schema.field(in_list.column).type
+    values = [value_of(value, kind) for value in in_list.values]
+    present = [value for value in values if value is not None]
     null = pc.scalar(pa.scalar(None, pa.bool_()))
-    by_hash = len(known) > ORS_MAX and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    by_hash = len(present) > ORS_MAX and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
     if by_hash:
         if pa.types.is_integer(kind):
             bound = 1 << kind.bit_width - 1
-            known = [one for one in known if -bound <= one < bound]
-        field = pc.field(found.column)
-        among = pc.if_else(field.is_valid(), pc.is_in(field, value_set=pa.array(known, kind)), null)
+            present = [value for value in present if -bound <= value < bound]
+        field = pc.field(in_list.column)
+        among = pc.if_else(field.is_valid(), pc.is_in(field, value_set=pa.array(present, kind)), null)
     else:
-        equal = [_compared(found.column, common_pb2.COMPARISON_EQUAL, one, schema) for one in known]
+        equal = [_compared(in_list.column, common_pb2.COMPARISON_EQUAL, value, schema) for value in present]
         among = reduce(or_, equal, pc.scalar(False))
-    if len(known) < len(values) and None in values:
+    if len(present) < len(values) and None in values:
         among = among | null
     return among

@@ -35,7 +35,7 @@ class Expression:
     text: str = field(default="", compare=False)
 
     def over(self, rows: pa.Table) -> pa.ChunkedArray:
-        """A value for each of the rows."""
+        """Return a value for each row."""
         try:
             values = self.compute(rows)
         except pa.ArrowInvalid as error:
@@ -45,17 +45,17 @@ class Expression:
         return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values], self.kind)
 
     def parts(self) -> tuple[Expression, ...]:
-        """What must all be true."""
+        """Return the conditions that must all be true."""
         return self.conjuncts or (self,)
 
 
 def made(kind: pa.DataType, parts: Sequence[Expression], compute: Callable[..., Any]) -> Expression:
-    """What is computed from the parts."""
+    """Return an expression that is computed from the values of its parts."""
 
     def run(rows: pa.Table) -> Any:
-        return compute(*[one.compute(rows) for one in parts])
+        return compute(*[part.compute(rows) for part in parts])
 
-    return Expression(kind, run, columns=frozenset[str]().union(*(one.columns for one in parts)))
+    return Expression(kind, run, columns=frozenset[str]().union(*(part.columns for part in parts)))
 
 
 def literal(kind: pa.DataType, value: Any) -> Expression:
@@ -64,7 +64,7 @@ def literal(kind: pa.DataType, value: Any) -> Expression:
 
 
 def number(value: float | Decimal) -> Expression:
-    """A literal in the type that Spark gives it: 5 is an int, 5.0 a decimal, 5e0 a double."""
+    """Return a number as a literal in the type that Spark gives it: 5 is an int, 5.0 a decimal, 5e0 a double."""
     if isinstance(value, int):
         for kind in (pa.int32(), pa.int64()):
             if -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1:
@@ -82,7 +82,7 @@ def digits_of(value: Decimal) -> tuple[int, int]:
 
 
 def digits(value: Expression) -> tuple[int, int]:
-    """Precision and scale of a decimal or an integer, as Spark counts them."""
+    """Return precision and scale of a decimal or an integer, as Spark counts them."""
     if isinstance(value.literal, (int, Decimal)):
         return digits_of(Decimal(value.literal))
     if pa.types.is_decimal(value.kind):
@@ -116,19 +116,19 @@ def widest(kinds: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def comparable(left: Expression, right: Expression) -> pa.DataType | None:
-    """The type in which both are compared exactly; None: there is none."""
+    """Return the type in which both are compared exactly; None if there is none."""
     kinds = [left.kind, right.kind]
     if any(map(pa.types.is_nested, kinds)):
         return None
-    for one, other in (kinds, kinds[::-1]):
-        if pa.types.is_null(one):
+    for kind, other in (kinds, kinds[::-1]):
+        if pa.types.is_null(kind):
             return pa.bool_() if pa.types.is_null(other) else other
     if not all(map(is_number, kinds)):
         return kinds[0] if kinds[0] == kinds[1] else None
     if all(map(pa.types.is_integer, kinds)):
         return pa.int64()
     if any(map(pa.types.is_floating, kinds)):
-        is_exact = all(pa.types.is_decimal(one.kind) <= (one.literal is not None) for one in (left, right))
+        is_exact = all(pa.types.is_decimal(side.kind) <= (side.literal is not None) for side in (left, right))
         return pa.float64() if is_exact else None
     (p1, s1), (p2, s2) = digits(left), digits(right)
     scale = max(s1, s2)
@@ -137,7 +137,7 @@ def comparable(left: Expression, right: Expression) -> pa.DataType | None:
 
 
 def wider(kind: pa.DataType, value: Expression) -> pa.DataType | None:
-    """The type that Spark gives to a choice between values of both types, if both fit exactly."""
+    """Return the type that Spark gives to a choice between values of both types, if both fit exactly."""
     if kind == value.kind:
         return kind
     if not (is_number(kind) and is_number(value.kind)):
@@ -148,8 +148,8 @@ def wider(kind: pa.DataType, value: Expression) -> pa.DataType | None:
         is_double = kind == pa.float64() and not (pa.types.is_decimal(value.kind) and value.literal is None)
         return pa.float64() if is_double else None
     whole = [digits(value), (kind.precision, kind.scale) if pa.types.is_decimal(kind) else (DIGITS[kind], 0)]
-    scale = max(one[1] for one in whole)
-    precision = max(one[0] - one[1] for one in whole) + scale
+    scale = max(pair[1] for pair in whole)
+    precision = max(pair[0] - pair[1] for pair in whole) + scale
     return pa.decimal128(precision, scale) if precision <= DIGITS_MAX else None
 
 

@@ -65,19 +65,19 @@ Columns = Mapping[tuple[str, ...], tuple[str, pa.DataType]]  # by name or side a
 
 
 def parse_value(text: str, columns: Columns) -> Expression:
-    """A value of any type. Raises NotPlainError."""
+    """Parse a value of any type. Raises NotPlainError."""
     return _Parser(text, columns, is_condition=False).whole()
 
 
 def parse_truth(text: str, columns: Columns) -> Expression:
-    """A condition. Raises NotPlainError."""
+    """Parse a condition. Raises NotPlainError."""
     parser = _Parser(text, columns, is_condition=True)
-    found = parser.whole()
-    if pa.types.is_null(found.kind):
-        return cast(found, pa.bool_())
-    if not pa.types.is_boolean(found.kind):
-        parser.refuse(f"a condition is true or false, and this is {found.kind}", 0)
-    return found
+    condition = parser.whole()
+    if pa.types.is_null(condition.kind):
+        return cast(condition, pa.bool_())
+    if not pa.types.is_boolean(condition.kind):
+        parser.refuse(f"a condition is true or false, and this is {condition.kind}", 0)
+    return condition
 
 
 class _Parser:
@@ -103,10 +103,10 @@ class _Parser:
         )
 
     def whole(self) -> Expression:
-        found = self._any(0)
+        expression = self._any(0)
         if self._now.kind != "end":
             self.refuse(f"expected an operator or the end, not {self._now}")
-        return found
+        return expression
 
     # ------------------------------------------------------------------------------------------------------ connectives
 
@@ -156,8 +156,8 @@ class _Parser:
     def _test(self, depth: int) -> Expression:
         begin = self._now.begin
         left = self._sum(depth)
-        found = self._tested(left, depth)
-        return found if found is left else self._with_text(found, begin)
+        test = self._tested(left, depth)
+        return test if test is left else self._with_text(test, begin)
 
     def _tested(self, left: Expression, depth: int) -> Expression:
         if self._skip("IS"):
@@ -175,19 +175,19 @@ class _Parser:
             while self._skip_sign(","):
                 options.append(self._compared("=", left, self._sum(depth)))
             self._expect_sign(")")
-            found = made(pa.bool_(), options, lambda *values: reduce(pc.or_kleene, values))
+            test = made(pa.bool_(), options, lambda *values: reduce(pc.or_kleene, values))
         elif self._skip("BETWEEN"):
             low = self._compared(">=", left, self._sum(depth))
             self._expect("AND")
             high = self._compared("<=", left, self._sum(depth))
-            found = made(pa.bool_(), [low, high], pc.and_kleene)
+            test = made(pa.bool_(), [low, high], pc.and_kleene)
         elif self._skip("LIKE"):
-            found = self._like(left)
+            test = self._like(left)
         elif negated:
             self.refuse(f"expected IN, BETWEEN or LIKE, not {self._now}")
         else:
             return left
-        return made(pa.bool_(), [found], pc.invert) if negated else found
+        return made(pa.bool_(), [test], pc.invert) if negated else test
 
     def _like(self, left: Expression) -> Expression:
         token = self._now
@@ -212,13 +212,13 @@ class _Parser:
             return replace(made(pa.bool_(), both, null_safe), equal=(left, right), null_safe=True)
         compare = COMPARISONS[sign]
         if pa.types.is_floating(kind):
-            found = made(pa.bool_(), both, lambda a, b: compared_floats(sign, a, b))
+            compared = made(pa.bool_(), both, lambda a, b: compared_floats(sign, a, b))
         else:
-            found = made(pa.bool_(), both, compare)
-        return replace(found, equal=(left, right) if compare is pc.equal else None)
+            compared = made(pa.bool_(), both, compare)
+        return replace(compared, equal=(left, right) if compare is pc.equal else None)
 
     def _dated(self, value: Expression, other: Expression) -> Expression:
-        """A text beside a date or time is one itself."""
+        """Return a text that is compared with a date or time as a value of that type."""
         names = [name for name, kind in KINDS.items() if other.kind == kind]
         if not names or not isinstance(value.literal, str):
             return value
@@ -226,34 +226,34 @@ class _Parser:
 
     def _of_text(self, text: str, type_name: str) -> Expression:
         try:
-            found = wire_value(text, type_name)
+            value = wire_value(text, type_name)
         except InputError as error:
             self.refuse(str(error))
-        number = found.date if type_name == "date" else found.timestamp_us
+        number = value.date if type_name == "date" else value.timestamp_us
         return literal(KINDS[type_name], number)
 
     # ------------------------------------------------------------------------------------------------------- arithmetic
 
     def _sum(self, depth: int) -> Expression:
         begin = self._now.begin
-        found = self._product(depth)
+        left = self._product(depth)
         count = 0
         while (sign := self._sign()) in ("+", "-", "||"):
             count = self._counted(count)
             right = self._product(depth)
-            found = self._concatenated(found, right) if sign == "||" else self._computed(sign, found, right)
-            found = self._with_text(found, begin)
-        return found
+            left = self._concatenated(left, right) if sign == "||" else self._computed(sign, left, right)
+            left = self._with_text(left, begin)
+        return left
 
     def _product(self, depth: int) -> Expression:
-        found = self._signed(depth)
+        left = self._signed(depth)
         count = 0
         while (sign := self._sign()) in ("*", "/", "%"):
             if sign != "*":
                 self.refuse("a division is not exact, so that Spark has to do it")
             count = self._counted(count)
-            found = self._computed("*", found, self._signed(depth))
-        return found
+            left = self._computed("*", left, self._signed(depth))
+        return left
 
     def _counted(self, count: int) -> int:
         if count == CHAIN_MAX:
@@ -287,36 +287,38 @@ class _Parser:
         return value
 
     def _concatenated(self, left: Expression, right: Expression) -> Expression:
-        if not all(pa.types.is_string(one.kind) or pa.types.is_null(one.kind) for one in (left, right)):
+        if not all(pa.types.is_string(side.kind) or pa.types.is_null(side.kind) for side in (left, right)):
             self.refuse("|| joins two texts")
         both = [cast(left, pa.string()), cast(right, pa.string())]
         return made(pa.string(), both, lambda a, b: pc.binary_join_element_wise(a, b, "", null_handling="emit_null"))
 
     def _computed(self, sign: str, left: Expression, right: Expression) -> Expression:
         both = [self._checked(left), self._checked(right)]
-        kinds = [one.kind for one in both]
+        kinds = [side.kind for side in both]
         if all(pa.types.is_integer(kind) for kind in kinds):
             kind = widest(kinds)
-            wide = [cast(one, pa.int64()) for one in both]
+            wide = [cast(side, pa.int64()) for side in both]
             return made(kind, wide, lambda a, b: CHECKED[sign](a, b).cast(kind))
         if any(pa.types.is_floating(kind) for kind in kinds):
             kind = self._float_kind(both)
-            return made(kind, [cast(one, kind) for one in both], UNCHECKED[sign])
+            return made(kind, [cast(side, kind) for side in both], UNCHECKED[sign])
         (p1, s1), (p2, s2) = map(digits, both)
         scale = s1 + s2 if sign == "*" else max(s1, s2)
         precision = p1 + p2 + 1 if sign == "*" else max(p1 - s1, p2 - s2) + scale + 1
         if precision > DIGITS_MAX:
             self.refuse(f"{kinds[0]} {sign} {kinds[1]} may have more than {DIGITS_MAX} digits")
         kind = pa.decimal128(precision, scale)
-        decimals = [cast(one, pa.decimal128(*digits(one))) for one in both]
+        decimals = [cast(side, pa.decimal128(*digits(side))) for side in both]
         return made(kind, decimals, lambda a, b: UNCHECKED[sign](a, b).cast(kind))
 
     def _float_kind(self, both: Sequence[Expression]) -> pa.DataType:
-        if all(one.kind == pa.float32() for one in both):
+        if all(side.kind == pa.float32() for side in both):
             return pa.float32()
-        if any(one.kind == pa.float32() for one in both) and not all(pa.types.is_floating(one.kind) for one in both):
+        if any(side.kind == pa.float32() for side in both) and not all(
+            pa.types.is_floating(side.kind) for side in both
+        ):
             self.refuse("a float with a number of another type depends on the session")
-        if any(pa.types.is_decimal(one.kind) and one.literal is None for one in both):
+        if any(pa.types.is_decimal(side.kind) and side.literal is None for side in both):
             self.refuse("a decimal with a double is not exact, so that Spark has to do it")
         return pa.float64()
 
@@ -325,9 +327,9 @@ class _Parser:
     def _primary(self, depth: int) -> Expression:
         token = self._now
         if self._skip_sign("("):
-            found = self._any(depth + 1)
+            expression = self._any(depth + 1)
             self._expect_sign(")")
-            return found
+            return expression
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
         if token.word in TYPED and following.kind == "text":
             self._at += 2
@@ -355,24 +357,24 @@ class _Parser:
             if not isfinite(float(token.text)):
                 self.refuse("this number is too large", token.begin)
             return number(float(token.text))
-        found = Decimal(token.text) if "." in token.text else int(token.text)
+        value = Decimal(token.text) if "." in token.text else int(token.text)
         if len(token.text) > DIGITS_MAX:
             self.refuse(f"a number of more than {DIGITS_MAX} digits", token.begin)
-        return number(found)
+        return number(value)
 
     def _coalesced(self, depth: int) -> Expression:
         values = [self._any(depth + 1)]
         while self._skip_sign(","):
             values.append(self._any(depth + 1))
         self._expect_sign(")")
-        known = [one for one in values if not pa.types.is_null(one.kind)]
-        kind = known[0].kind if known else pa.null()
-        for one in known[1:]:
-            common = wider(kind, one)
+        typed = [value for value in values if not pa.types.is_null(value.kind)]
+        kind = typed[0].kind if typed else pa.null()
+        for value in typed[1:]:
+            common = wider(kind, value)
             if common is None:
-                self.refuse(f"coalesce of {kind} and {one.kind} needs Spark")
+                self.refuse(f"coalesce of {kind} and {value.kind} needs Spark")
             kind = common
-        return made(kind, [cast(one, kind) for one in known], pc.coalesce) if known else values[0]
+        return made(kind, [cast(value, kind) for value in typed], pc.coalesce) if typed else values[0]
 
     def _column(self) -> Expression:
         begin = self._now
@@ -387,19 +389,19 @@ class _Parser:
                 break
         if self._now.text == "(" and self._now.kind == "sign":
             self.refuse(f"the function `{'.'.join(names)}` needs Spark", begin.begin)
-        found = self._columns.get(tuple(name.lower() for name in names))
-        if found is None:
+        column = self._columns.get(tuple(name.lower() for name in names))
+        if column is None:
             self._refuse_column(names, begin.begin)
-        name, kind = found
+        name, kind = column
         return Expression(kind, lambda rows: rows.column(name), column=name, columns=frozenset([name]), text=name)
 
     def _refuse_column(self, names: list[str], begin: int) -> NoReturn:
         shown = ".".join(names)
         if any(tuple(name.lower() for name in names[:at]) in self._columns for at in range(1, len(names))):
             self.refuse(f"the field `{shown}` of a struct needs Spark", begin)
-        known = [".".join(one) for one in self._columns]
-        near = difflib.get_close_matches(shown.lower(), known, n=1) or [
-            one for one in known if one.endswith(f".{shown}")
+        columns = [".".join(path) for path in self._columns]
+        near = difflib.get_close_matches(shown.lower(), columns, n=1) or [
+            name for name in columns if name.endswith(f".{shown}")
         ]
         self.refuse(f"there is no column `{shown}`" + (f"; did you mean `{near[0]}`?" if near else ""), begin)
 

@@ -39,12 +39,12 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The word in upper case; empty if it is none."""
+        """Return the word in upper case; empty if it is no word."""
         return self.text.upper() if self.kind == "word" else ""
 
     @property
     def unquoted(self) -> str:
-        """Its text without quotes."""
+        """Return the text without quotes."""
         if self.kind == "text":
             return self.text[1:-1].replace("''", "'")
         return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
@@ -54,7 +54,7 @@ class Token:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens, with one at the end. Raises TokenError."""
+    """Return the tokens, and a last token for the end. Raises TokenError."""
     tokens: list[Token] = []
     at = 0
     while not tokens or tokens[-1].kind != "end":

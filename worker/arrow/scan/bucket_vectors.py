@@ -39,7 +39,7 @@ def _size(vectors: Vectors) -> int:
 
 
 class VectorMemory:
-    """Vectors that this process found, or read. Threads share it."""
+    """Vectors that this process computed or read. Threads share the memory."""
 
     def __init__(self, bytes_max: int = REMEMBERED_BYTES) -> None:
         self._vectors: LRUCache[str, Vectors] = LRUCache(bytes_max, getsizeof=_size)
@@ -64,7 +64,7 @@ MEMORY: Final = VectorMemory()
 
 
 def by_bucket(files: Iterable[ScannedFile]) -> tuple[list[ScannedFile], list[list[ScannedFile]]]:
-    """The files in which no key hides another, and the buckets in which one may."""
+    """Return the files in which no key hides another, and the buckets in which a key may."""
     buckets: dict[tuple[PartitionKey, int], list[ScannedFile]] = defaultdict(list)
     for scanned in files:
         buckets[partition_key(scanned.file.partition), scanned.file.bucket].append(scanned)
@@ -81,7 +81,7 @@ def by_bucket(files: Iterable[ScannedFile]) -> tuple[list[ScannedFile], list[lis
 def hidden_rows(
     table: TableView, written: WrittenSchemas, files: Sequence[ScannedFile], *, keep: bool = False
 ) -> list[Positions]:
-    """The positions of the hidden rows of each file of a bucket.
+    """Return the positions of the hidden rows of each file of a bucket.
 
     With `keep` the files must be all of the bucket, and their vectors are in storage afterwards, if they can be.
     """
@@ -121,7 +121,7 @@ def _id(scanned: ScannedFile) -> FileId:
 
 
 def _of_files(files: Sequence[ScannedFile], vectors: Vectors) -> list[Positions] | None:
-    """Their vectors; None unless all are there, each of a file with as many rows."""
+    """Return the files' vectors; None unless all are present, each for a file with as many rows."""
     hidden: list[Positions] = []
     for scanned in files:
         positions = vectors.get(_id(scanned))
@@ -152,7 +152,7 @@ def _by_keys(table: TableView, written: WrittenSchemas, files: Sequence[ScannedF
 
 
 def inlined_runs(files: Sequence[ScannedFile]) -> list[list[ScannedFile]]:
-    """The files of a bucket, newest first, those together that can be read as one: inlined ones in a row.
+    """Return the files of a bucket, newest first, in runs that can be read as one file: consecutive inlined files.
 
     The oldest stay as they are: all others can hide their rows, and they hide none.
     """
@@ -167,7 +167,7 @@ def inlined_runs(files: Sequence[ScannedFile]) -> list[list[ScannedFile]]:
 
 
 def runs_together(files: Iterable[ScannedFile]) -> list[list[ScannedFile]]:
-    """The files, those together that can be read as one: inlined ones, also of different buckets, in no order."""
+    """Return the files in runs that can be read as one file: inlined files, also of several buckets, in no order."""
     alone: list[list[ScannedFile]] = []
     groups: dict[Hashable, list[ScannedFile]] = defaultdict(list)
     for scanned in files:
@@ -184,13 +184,13 @@ def runs_together(files: Iterable[ScannedFile]) -> list[list[ScannedFile]]:
 
 
 def _alike(scanned: ScannedFile) -> Hashable:
-    """The same for inlined files that can be read as one; None for others."""
+    """Return a value that is equal for inlined files that can be read as one; None for other files."""
     file = scanned.file
     return (file.kind, file.schema_version, file.carries_row_ids, head_of(file.content)) if file.content else None
 
 
 def as_one(run: Sequence[ScannedFile]) -> ScannedFile:
-    """A run as one file, its newest rows first, which is as new as the first of them."""
+    """Return a run as one file, with its newest rows first and the data version of its first file."""
     if len(run) == 1:
         return run[0]
     first = run[0].file

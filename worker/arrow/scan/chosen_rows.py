@@ -24,7 +24,7 @@ Choice = Callable[[pa.Table], Numbers]
 
 
 def choice(where: Predicate, schema: pa.Schema) -> Choice:
-    """Return what finds the places of the rows for which the condition is true, in order.
+    """Return a function that finds the places of the rows for which the condition is true, in order.
 
     It is made once for all files, because a list of keys takes long. The rows have the columns of the condition.
     """
@@ -38,7 +38,7 @@ def _filtered(condition: Any, rows: pa.Table) -> Numbers:
 
 
 def _listed(where: Predicate, schema: pa.Schema) -> Choice | None:
-    """The choice of rows whose column has one of many numbers, or is NULL if the condition says that, too."""
+    """Return the choice of rows whose column has one of many numbers, or is NULL if the condition includes that."""
     parts = where.any_of.operands if where.WhichOneof("kind") == "any_of" else [where]
     lists = [part.in_list for part in parts if part.WhichOneof("kind") == "in_list"]
     nulls = [part.is_null.column for part in parts if part.WhichOneof("kind") == "is_null"]
@@ -83,7 +83,7 @@ class _Numbers:
 
 
 def _plain(chunk: pa.Array) -> Numbers:
-    """The numbers of an array as they are stored; where it has NULL, any."""
+    """Return the numbers of an array as they are stored; any number where it has NULL."""
     kind = np.dtype(f"i{chunk.type.bit_width // 8}")
     data = chunk.buffers()[1]
     numbers: Numbers = np.frombuffer(data, kind, len(chunk), chunk.offset * kind.itemsize)

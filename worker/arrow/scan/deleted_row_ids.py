@@ -18,17 +18,17 @@ from worker.files.storage import storage
 def with_hidden_ids(
     table: TableView, files: Iterable[ScannedFile], sets: Iterable[common_pb2.LiveEntry]
 ) -> Iterator[ScannedFile]:
-    """The files with the ids of their hidden rows; a file without visible rows is left out."""
+    """Yield the files with the ids of their hidden rows; a file without visible rows is left out."""
     by_partition: dict[PartitionKey, list[common_pb2.LiveEntry]] = defaultdict(list)
     for entry in sets:
         by_partition[partition_key(entry.delete_set.partition)].append(entry)
     hiding: dict[PartitionKey, list[ScannedFile]] = defaultdict(list)
-    for one in files:
-        key = partition_key(one.file.partition) if by_partition else ()
+    for scanned in files:
+        key = partition_key(scanned.file.partition) if by_partition else ()
         if key in by_partition:
-            hiding[key].append(one)
+            hiding[key].append(scanned)
         else:
-            yield one
+            yield scanned
     for key, listed in hiding.items():
         yield from _hide(table, listed, by_partition[key])
 
@@ -36,11 +36,11 @@ def with_hidden_ids(
 def _hide(
     table: TableView, files: Sequence[ScannedFile], sets: Sequence[common_pb2.LiveEntry]
 ) -> Iterator[ScannedFile]:
-    files = sorted(files, key=lambda one: -one.data_version)
-    hidden = hidden_ids(table, [(one.file, one.data_version) for one in files], sets)
-    for one, found in zip(files, hidden, strict=True):
-        if len(found) < one.file.rows or (one.file.carries_row_ids and not has_one_id(one.file)):
-            yield one._replace(hidden=found or None)
+    files = sorted(files, key=lambda scanned: -scanned.data_version)
+    hidden = hidden_ids(table, [(scanned.file, scanned.data_version) for scanned in files], sets)
+    for scanned, ids in zip(files, hidden, strict=True):
+        if len(ids) < scanned.file.rows or (scanned.file.carries_row_ids and not has_one_id(scanned.file)):
+            yield scanned._replace(hidden=ids or None)
 
 
 def hidden_ids(
@@ -48,9 +48,9 @@ def hidden_ids(
     newest_first: Iterable[tuple[common_pb2.DataFile, int]],
     sets: Iterable[common_pb2.LiveEntry],
 ) -> Iterator[BitMap64]:
-    """The ids that delete sets hide in each file.
+    """Yield the ids that delete sets hide in each file.
 
-    Files come by descending data version, so more and more sets take part.
+    Files come by descending data version, so each file is hidden by at least the sets of the previous file.
     """
     waiting = sorted(sets, key=lambda entry: entry.data_version)
     hidden = BitMap64()
@@ -61,7 +61,7 @@ def hidden_ids(
 
 
 def bitmap_of(table: TableView, delete_set: common_pb2.DeleteSet) -> BitMap64:
-    """The row ids in a delete set."""
+    """Return the row ids in a delete set."""
     payload = delete_set.bitmap
     if not payload:
         files, path = storage(table.path(delete_set.path))

@@ -31,9 +31,9 @@ else:
 
 ROWS_AT_LEAST: Final = 1 << 10
 SMALL_BYTES: Final = 4 << 20
-VALUES_OF_A_THREAD: Final = 1 << 14  # so many are read sooner than other threads begin
+VALUES_OF_A_THREAD: Final = 1 << 14  # fewer values are read before other threads have begun
 
-RowGroups = Callable[[Any, Any], list[int]]  # of a stream, and the file opened on it: the row groups to read
+RowGroups = Callable[[Any, Any], list[int]]  # (the stream, the Parquet file on it) -> the row groups to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class InputFile:
 def input_file(
     table: TableView, written: WrittenSchemas, file: common_pb2.DataFile, data_version: int, hidden: BitMap64 | None
 ) -> InputFile:
-    """An entry's file, as it is read under the table's schema."""
+    """Return an entry's file as it is read under the table's schema."""
     return InputFile(
         path=table.path(file.path),
         data_version=data_version,
@@ -71,7 +71,7 @@ def input_file(
         carries_row_ids=file.carries_row_ids,
         hidden=hidden,
         names=written.names_in(file) if file.external else None,
-        constants={one.column: python_value(one.value) for one in file.partition.values} if file.external else {},
+        constants={value.column: python_value(value.value) for value in file.partition.values} if file.external else {},
         content=file.content,
         is_partial=bool(file.set_columns),
     )
@@ -79,23 +79,23 @@ def input_file(
 
 def read_tables(
     file: InputFile,
-    wanted: pa.Schema,
+    schema: pa.Schema,
     memory_bytes: float = float("inf"),
     may_match: RowGroups | None = None,
     *,
     checks_pages: bool = False,
 ) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of the file in order, in parts of about that size, each with the position of its first row.
+    """Yield the rows of the file in order, in parts of about `memory_bytes`, each with the position of its first row.
 
-    `_op` of a base file is UPSERT, `_row_id` never NULL. `may_match` says which row groups are read.
-    `checks_pages`: compare the pages' checksums; raises OSError if one is wrong.
+    `_op` of a base file is UPSERT, and `_row_id` is never NULL. `may_match` chooses the row groups to read.
+    With `checks_pages`, compare the pages' checksums. Raises OSError if a checksum is wrong.
     """
     if file.content:
-        yield 0, completed(file, in_shape(read_columns(file.content, wanted), wanted), 0, wanted)
+        yield 0, completed(file, in_shape(read_columns(file.content, schema), schema), 0, schema)
         return
-    with opened_file(file, wanted, memory_bytes, checks_pages=checks_pages) as opened:
+    with opened_file(file, schema, memory_bytes, checks_pages=checks_pages) as opened:
         try:
-            yield from opened.tables(wanted, opened.groups(may_match))
+            yield from opened.tables(schema, opened.groups(may_match))
         except OSError as error:
             raise OSError(f"{file.path}: {error}") from error
 
@@ -112,26 +112,26 @@ class OpenedFile:
     checks_pages: bool = False
 
     def groups(self, may_match: RowGroups | None) -> list[int]:
-        """The row groups to read."""
+        """Return the row groups to read."""
         return list(range(self.parquet.num_row_groups)) if may_match is None else may_match(self.stream, self.parquet)
 
-    def tables(self, wanted: pa.Schema, groups: list[int]) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of these row groups, as `read_tables` has them."""
-        names = self.stored_names(wanted)
+    def tables(self, schema: pa.Schema, groups: list[int]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows of these row groups, as `read_tables` does."""
+        names = self.stored_names(schema)
         for at, table in _tables(self, names, groups):
             if len(table):
-                yield at, completed(self.file, in_shape(table, wanted, self.file.names), at, wanted)
+                yield at, completed(self.file, in_shape(table, schema, self.file.names), at, schema)
 
-    def stored_names(self, wanted: pa.Schema) -> list[str]:
-        """The file's names of the columns that it has."""
-        return stored_names_in(self.parquet.schema_arrow, wanted, self.file)
+    def stored_names(self, schema: pa.Schema) -> list[str]:
+        """Return the file's names of those columns that it has."""
+        return stored_names_in(self.parquet.schema_arrow, schema, self.file)
 
 
 @contextmanager
 def opened_file(
-    file: InputFile, wanted: pa.Schema, memory_bytes: float, *, checks_pages: bool = False
+    file: InputFile, schema: pa.Schema, memory_bytes: float, *, checks_pages: bool = False
 ) -> Iterator[OpenedFile]:
-    """The file, opened once, for parts of about that size with these columns."""
+    """Open the file once, to read these columns in parts of about `memory_bytes`."""
     files, path = storage(file.path)
     with open_to_read(files, path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=checks_pages)
@@ -141,7 +141,7 @@ def opened_file(
             file,
             stream,
             opened,
-            _rows_at_once(stream, opened, file, wanted, memory_bytes),
+            _rows_at_once(stream, opened, file, schema, memory_bytes),
             is_local(files),
             checks_pages,
         )
@@ -174,7 +174,7 @@ def _tables(source: OpenedFile, names: list[str], chosen: list[int]) -> Iterator
 
 
 def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
-    """The memory of a row, from the file's first rows; for small files from their bytes alone."""
+    """Estimate the memory of a row from the file's first rows; for small files, from their bytes alone."""
     groups = [opened.metadata.row_group(at).total_byte_size for at in range(opened.metadata.num_row_groups)]
     rows = max(1, opened.metadata.num_rows)
     if sum(groups) < SMALL_BYTES:
@@ -183,36 +183,36 @@ def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
     return float(max(1.0, first.nbytes / max(1, len(first))))
 
 
-def stored_names_in(stored: pa.Schema, wanted: pa.Schema, file: InputFile) -> list[str]:
-    """The names under which a file with that schema has the columns."""
-    ids = {field_id(one) for one in wanted} - {None}
-    extra = {one.name for one in wanted if field_id(one) is None}
+def stored_names_in(stored: pa.Schema, schema: pa.Schema, file: InputFile) -> list[str]:
+    """Return the names that the columns have in a file with the schema `stored`."""
+    ids = {field_id(column) for column in schema} - {None}
+    extra = {column.name for column in schema if field_id(column) is None}
     if file.names is not None and not file.carries_row_ids:  # a foreign `_row_id` is not one of this table's
         extra.discard(ROW_ID)
     by_name = {name for column_id, name in (file.names or {}).items() if column_id in ids}
     return [
-        one.name
-        for one in stored
-        if one.name in extra or (one.name in by_name if file.names is not None else field_id(one) in ids)
+        column.name
+        for column in stored
+        if column.name in extra or (column.name in by_name if file.names is not None else field_id(column) in ids)
     ]
 
 
-def completed(file: InputFile, rows: pa.Table, at: int | Numbers, wanted: pa.Schema) -> pa.Table:
-    """With the values that the file itself lacks; `at` is the position of the first row, or those of all."""
+def completed(file: InputFile, rows: pa.Table, at: int | Numbers, schema: pa.Schema) -> pa.Table:
+    """Add the values that the file itself lacks; `at` is the position of the first row, or the positions of all."""
     for name, value in file.constants.items():
-        place = wanted.get_field_index(name)
+        place = schema.get_field_index(name)
         if place >= 0:
-            rows = rows.set_column(place, wanted.field(place), _repeated(value, wanted.field(place).type, len(rows)))
-    place = wanted.get_field_index(OP)
+            rows = rows.set_column(place, schema.field(place), _repeated(value, schema.field(place).type, len(rows)))
+    place = schema.get_field_index(OP)
     if place >= 0 and not file.is_delta:
-        rows = rows.set_column(place, wanted.field(place), _repeated(UPSERT, pa.int8(), len(rows)))
-    place = wanted.get_field_index(ROW_ID)
+        rows = rows.set_column(place, schema.field(place), _repeated(UPSERT, pa.int8(), len(rows)))
+    place = schema.get_field_index(ROW_ID)
     if place >= 0:
         places = np.arange(at, at + len(rows), dtype=np.int64) if isinstance(at, int) else at
         by_place = pa.array(places + file.first_row_id)
         stored = rows.column(place)
         ids = by_place if stored.null_count == len(stored) else pc.coalesce(stored, by_place)
-        rows = rows.set_column(place, wanted.field(place), ids)
+        rows = rows.set_column(place, schema.field(place), ids)
     return rows
 
 

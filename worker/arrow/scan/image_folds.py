@@ -30,18 +30,18 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def bits_of(columns: Iterable[int]) -> bytes:
-    """The ids of columns as bits: the lowest bit of the first byte is id 0."""
+    """Return the ids of columns as bits: the lowest bit of the first byte is id 0."""
     result = sum(1 << number for number in set(columns))
     return result.to_bytes((result.bit_length() + 7) // 8, "little")
 
 
 def columns_of(bits: bytes) -> frozenset[int]:
-    """The ids of columns whose bits are set."""
+    """Return the ids of columns whose bits are set."""
     return frozenset(at for at in range(8 * len(bits)) if bits[at >> 3] >> (at & 7) & 1)
 
 
 def set_in(images: pa.Table, meta: catalog_pb2.Table) -> list[int]:
-    """The ids of columns that images in a file set, as its entry names them: all if one is whole or a tombstone.
+    """Return the ids of columns that images in a file set, for its entry: all if one is whole or a tombstone.
 
     Images that set nothing name a column of the key, which nobody sets: the entry says that they are not whole.
     """
@@ -53,7 +53,7 @@ def set_in(images: pa.Table, meta: catalog_pb2.Table) -> list[int]:
 
 
 class SetColumns:
-    """Which images set which column."""
+    """The columns that each image sets."""
 
     def __init__(self, sets: pa.ChunkedArray) -> None:
         encoded = sets.combine_chunks().dictionary_encode()
@@ -66,7 +66,7 @@ class SetColumns:
         return sorted(frozenset[int]().union(*self._distinct))
 
     def has(self, column: int) -> Flags:
-        """Whether an image sets the column by itself; not of whole ones."""
+        """Return for each image whether it sets the column as a single one: a whole image does not."""
         sets = np.array([*(column in distinct for distinct in self._distinct), False], bool)
         result: Flags = sets[self._places]
         return result
@@ -76,7 +76,7 @@ class SetColumns:
 
 
 def folded(images: pa.Table, meta: catalog_pb2.Table, places: Sequence[str], versions: Numbers) -> pa.Table:
-    """One image for each place, with the columns of the images, in no order.
+    """Return one image for each place, with the columns of the images, in no order.
 
     `places` are the columns by which a key is there once; no place is twice in one version.
     """
@@ -118,7 +118,7 @@ def folded(images: pa.Table, meta: catalog_pb2.Table, places: Sequence[str], ver
 
 
 def _numbered(rows: pa.Table, places: Sequence[str]) -> Numbers:
-    """A number for each row, equal for the rows of a place."""
+    """Return a number for each row, equal for the rows of a place."""
     frame = pl.from_arrow(rows.select(list(places)))
     assert isinstance(frame, pl.DataFrame)
     distinct = frame.unique().with_row_index("_laketx_place")
@@ -141,11 +141,11 @@ def united(sets: SetColumns, counts: Flags, begins: Numbers, is_whole: Flags) ->
 
 
 def visible(images: pa.Table) -> pa.Table:
-    """The rows that folded images show: no tombstones, and no columns beside the table's."""
+    """Return the rows that folded images show: no tombstones, and only the table's columns."""
     alive = images.filter(pa.array(images.column(OP).to_numpy() != TOMBSTONE))
     return alive.drop_columns([OP, SET])
 
 
 def whole_images(rows: pa.Table) -> pa.Table:
-    """Rows, whole images or tombstones, to stand beside images that set single columns."""
+    """Return rows, whole images or tombstones, in the shape of images that set single columns."""
     return rows.append_column(pa.field(SET, pa.binary()), pa.nulls(len(rows), pa.binary()))

@@ -18,32 +18,32 @@ OPTIONS: Final = pa.ipc.IpcWriteOptions()  # pyarrow looks for others in the env
 
 
 def fetch_rows(table: TableView, files: Iterable[common_pb2.DataFile]) -> None:
-    """Gives inlined files their rows. Their version must be pinned, or newer than any that is retired."""
-    wanted = {file.path: file for file in files if file.inlined and not file.content}
-    if not wanted:
+    """Fetch the rows of inlined files. Their version must be pinned, or newer than every retired version."""
+    missing = {file.path: file for file in files if file.inlined and not file.content}
+    if not missing:
         return
-    for one in table.client.read_inlined(table.table_id, list(wanted)):
-        wanted[one.path].content = one.content
+    for inlined in table.client.read_inlined(table.table_id, list(missing)):
+        missing[inlined.path].content = inlined.content
 
 
 def fetch_entries(table: TableView, entries: Sequence[common_pb2.LiveEntry]) -> None:
-    """The same for the files among a plan's entries."""
+    """Fetch the rows of the inlined files among a plan's entries."""
     fetch_rows(table, [entry.file for entry in entries if entry.file.inlined])
 
 
 def rows_in(content: Content) -> pa.Table:
-    """The rows of an inlined file, in the shape of the file's schema version."""
+    """Return the rows of an inlined file, in the shape of the file's schema version."""
     return pa.ipc.open_stream(content).read_all().combine_chunks()
 
 
 def read_columns(content: Content, schema: pa.Schema) -> pa.Table:
-    """The rows, with no more than the wanted columns: found by their ids, or by their names if they have none."""
+    """Return the rows with only the schema's columns, which are matched by id, or by name if they have no id."""
     head = head_of(content)
     if len(head) == len(content):
         return rows_in(content)  # in Arrow's old format
     places = _places(head)
-    wanted = [field.name if (number := field_id(field)) is None else number for field in schema]
-    included = sorted({places[column] for column in wanted if column in places}) or [
+    columns = [field.name if (number := field_id(field)) is None else number for field in schema]
+    included = sorted({places[column] for column in columns if column in places}) or [
         0
     ]  # without a column the number of rows would be lost
     options = pa.ipc.IpcReadOptions(included_fields=included)
@@ -52,25 +52,25 @@ def read_columns(content: Content, schema: pa.Schema) -> pa.Table:
 
 @lru_cache(maxsize=1 << 5)
 def _places(head: bytes) -> Mapping[int | str, int]:
-    """Where the columns of a stream with this schema are, by their names and by their ids."""
+    """Return the positions of the columns of a stream with this schema, by name and by id."""
     schema = pa.ipc.open_stream(head + END).schema
     by_name: dict[int | str, int] = {field.name: at for at, field in enumerate(schema)}
     return by_name | {number: at for at, field in enumerate(schema) if (number := field_id(field)) is not None}
 
 
 def joined(contents: Sequence[Content]) -> Content:
-    """The rows of several inlined files of a schema version, as those of one."""
+    """Join the contents of several inlined files of a schema version."""
     return join_streams(contents) or content_of(pa.concat_tables(map(rows_in, contents)))
 
 
 def content_of(rows: pa.Table) -> Content:
-    """An inlined file with these rows."""
+    """Return the content of an inlined file with these rows."""
     (content,) = contents_of([rows])
     return content
 
 
 def contents_of(parts: Sequence[pa.Table]) -> list[Content]:
-    """Inlined files with these rows, which have one schema. It is written once: it is most of a small file."""
+    """Return inlined files with these rows. Their schema is encoded once: it is most of a small file."""
     sink = pa.BufferOutputStream()
     ends = []
     with pa.ipc.new_stream(sink, parts[0].schema, options=OPTIONS) as out:

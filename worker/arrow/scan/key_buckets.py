@@ -21,7 +21,7 @@ KEYS_MAX: Final = 4_096
 
 
 def buckets_of(meta: catalog_pb2.Table, where: Predicate) -> set[int] | None:
-    """The buckets of all keys for which the condition may be true; None: any."""
+    """Return the buckets of all keys for which the condition may be true; None if these can be any."""
     named: dict[str, list[common_pb2.Value]] = {}
     for part in conjuncts(where):
         kind = part.WhichOneof("kind")
@@ -37,7 +37,7 @@ def buckets_of(meta: catalog_pb2.Table, where: Predicate) -> set[int] | None:
         return None
     kinds = [column_field(columns[name]).type for name in meta.primary_key]
     values = [
-        [one for one in (value_of(value, kind) for value in named[name]) if one is not None]
+        [key_value for key_value in (value_of(value, kind) for value in named[name]) if key_value is not None]
         for name, kind in zip(meta.primary_key, kinds, strict=True)
     ]
     keys = list(product(*values))

@@ -23,7 +23,7 @@ COMMITS_MAX: Final = 16  # behind the newest version a coverage is old: is there
 
 
 class IndexedImage(NamedTuple):
-    """An image of a key that the index knows of."""
+    """An image of a key in the index."""
 
     hash: int
     is_tombstone: bool
@@ -86,7 +86,7 @@ def _ref(bucket: int, path: str, partition: bytes) -> common_pb2.FileRef:
 
 
 def is_narrow(planned: VersionPlan, indexed: IndexedFiles) -> bool:
-    """Whether a plan has few files but those that were named; else layers may know more of them."""
+    """Return whether a plan has few files beyond the named ones; else more layers of the index may help."""
     paths = {file.path for file in indexed.request.files}
     return sum(entry.file.path not in paths for entry in planned.entries) <= NEW_FILES_MAX
 
@@ -133,6 +133,6 @@ def living_files(planned: VersionPlan, indexed: IndexedFiles) -> set[str] | None
 
 
 def forget_old(table: TableView, planned: VersionPlan, indexed: IndexedFiles) -> None:
-    """Looks for a newer coverage the next time, if that is old."""
+    """Forget an old coverage, so that the next read looks for a newer one."""
     if planned.version - indexed.request.version > COMMITS_MAX:
         KeyIndex(table.folder, table.meta, (), remembered=True).forget()

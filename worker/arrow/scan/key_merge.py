@@ -58,20 +58,24 @@ def bucket_to_merge(
     number: Callable[[ScannedFile], int],
 ) -> BucketToMerge:
     ids = {column.name: column.column_id for column in table.meta.columns}
-    found = []
-    for one in files:
-        names = written.names_in(one.file)
+    key_files = []
+    for scanned in files:
+        names = written.names_in(scanned.file)
         keys = tuple(names[ids[name]] for name in table.meta.primary_key)
-        is_delta = one.file.kind == common_pb2.FILE_KIND_DELTA
-        path = table.path(one.file.path)
-        found.append(KeyFile(path, one.file.rows, one.data_version, number(one), keys, is_delta, one.file.content))
-    return BucketToMerge(tuple(found))
+        is_delta = scanned.file.kind == common_pb2.FILE_KIND_DELTA
+        path = table.path(scanned.file.path)
+        key_files.append(
+            KeyFile(
+                path, scanned.file.rows, scanned.data_version, number(scanned), keys, is_delta, scanned.file.content
+            )
+        )
+    return BucketToMerge(tuple(key_files))
 
 
 def hidden_in(bucket: BucketToMerge) -> Iterator[tuple[int, Positions]]:
-    """The hidden rows of one bucket, by the numbers of their files."""
+    """Yield the hidden rows of one bucket, by the numbers of their files."""
     lowest = min(file.data_version for file in bucket.files)
-    newer = sorted((one for one in bucket.files if one.data_version > lowest), key=lambda one: -one.data_version)
+    newer = sorted((file for file in bucket.files if file.data_version > lowest), key=lambda file: -file.data_version)
     latest = None
     if newer:
         keys, gone, counts = _read_keys(newer)
@@ -87,32 +91,33 @@ def hidden_in(bucket: BucketToMerge) -> Iterator[tuple[int, Positions]]:
 
 
 def is_first(keys: pl.DataFrame) -> pl.Series:
-    """Whether no earlier row has the key."""
+    """Return for each row whether no earlier row has its key."""
     whole = keys.to_series() if keys.width == 1 else keys.to_struct()
     return whole.is_first_distinct()
 
 
 def places_among(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
-    """The positions of keys that are among others: ascending numbers are searched, composite keys compared by a hash
-    first.
+    """Return the positions of the keys that are in `latest`, too.
+
+    Ascending numbers are found by binary search. Composite keys are compared by a hash first.
     """
-    if keys.schema != latest.schema:  # the one or the other from before a widening
+    if keys.schema != latest.schema:  # one of them is from before a widening
         kinds = pl.concat([keys.head(0), latest.head(0)], how="vertical_relaxed").schema
         keys, latest = keys.cast(kinds), latest.cast(kinds)
     if keys.width > 1 and not any(kind.is_float() for kind in keys.dtypes):
         return _places_by_hash(keys, latest)
     if keys.width == 1 and (keys.dtypes[0].is_integer() or keys.dtypes[0].is_temporal()):
-        ours, theirs = (one.to_series().to_physical().to_numpy() for one in (keys, latest))
+        ours, theirs = (frame.to_series().to_physical().to_numpy() for frame in (keys, latest))
         if (ours[1:] > ours[:-1]).all():
             return _places_in_order(ours, np.sort(theirs))
     return keys.with_row_index(_PLACE).join(latest, on=latest.columns, how="semi")[_PLACE].to_numpy()
 
 
-def _places_in_order(ascending: Flags, wanted: Flags) -> Flags:
-    at = np.searchsorted(ascending, wanted)
-    wanted, at = wanted[at < len(ascending)], at[at < len(ascending)]
-    found: Flags = at[ascending[at] == wanted]
-    return found
+def _places_in_order(ascending: Flags, others: Flags) -> Flags:
+    at = np.searchsorted(ascending, others)
+    others, at = others[at < len(ascending)], at[at < len(ascending)]
+    places: Flags = at[ascending[at] == others]
+    return places
 
 
 def _places_by_hash(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
@@ -123,8 +128,8 @@ def _places_by_hash(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
     near = np.flatnonzero(seen[_lowest_bits(ours)])
     rows = pl.DataFrame({_HASH: ours[near], _PLACE: near})
     pairs = rows.join(theirs.to_frame(_HASH).with_row_index(_OTHER), on=_HASH)
-    found, others = keys[pairs[_PLACE]], latest[pairs[_OTHER]]
-    same = pl.select(pl.all_horizontal([found[name].eq(others[name]) for name in keys.columns])).to_series()
+    candidates, others = keys[pairs[_PLACE]], latest[pairs[_OTHER]]
+    same = pl.select(pl.all_horizontal([candidates[name].eq(others[name]) for name in keys.columns])).to_series()
     return pairs[_PLACE].filter(same).to_numpy()
 
 
@@ -140,14 +145,14 @@ def _by_file(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> 
 
 
 def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]]:
-    """The key columns of all rows as k0, k1…, the tombstones among them, and the number of rows of each file."""
+    """Return the key columns of all rows as k0, k1…, the tombstones among them, and the number of rows of each file."""
     tables, gone, counts = [], [], []
     runs = [list(run) for _, run in groupby(files, _alike)]
     for run, read in zip(runs, _read_each(runs), strict=True):
         keys = [_plain(read.column(name)) for name in run[0].key_columns]
         tables.append(pa.table(keys, names=[f"k{at}" for at in range(len(keys))]))
         gone.append(read.column(OP).to_numpy() == TOMBSTONE if run[0].is_delta else np.zeros(len(read), bool))
-        counts += [one.rows for one in run] if run[0].content else [len(read)]
+        counts += [file.rows for file in run] if run[0].content else [len(read)]
     whole = pl.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
     if not isinstance(whole, pl.DataFrame):
         raise TypeError("a table of keys")
@@ -158,12 +163,12 @@ def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]
 
 
 def _alike(file: KeyFile) -> Hashable:
-    """The same for inlined files that can be read as one."""
+    """Return a value that is equal for inlined files that can be read as one."""
     return (file.key_columns, file.is_delta, head_of(file.content)) if file.content else file.at
 
 
 def _read_each(runs: Sequence[Sequence[KeyFile]]) -> Iterable[pa.Table]:
-    """The key columns of each file, or of inlined ones together, and the tombstones; from an object store at once."""
+    """Read the keys and tombstones of each run of files; from an object store, several runs at once."""
     if any(not is_local(storage(run[0].path)[0]) for run in runs if not run[0].content):
         return in_threads(_read_keys_of, runs)
     return map(_read_keys_of, runs)
@@ -173,7 +178,7 @@ def _read_keys_of(run: Sequence[KeyFile]) -> pa.Table:
     file = run[0]
     names = [*file.key_columns, *([OP] if file.is_delta else [])]
     if file.content:
-        return rows_in(joined([one.content for one in run])).select(names)
+        return rows_in(joined([inlined.content for inlined in run])).select(names)
     lake, path = storage(file.path)
     with open_to_read(lake, path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", binary_type=pa.binary_view())
@@ -181,7 +186,7 @@ def _read_keys_of(run: Sequence[KeyFile]) -> pa.Table:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """One type per column for files of different writers."""
+    """Cast a column to a type that is the same for files of all writers."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us"))

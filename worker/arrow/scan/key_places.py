@@ -1,4 +1,4 @@
-"""Where images of keys lie among the files of a version, by the table's key index.
+"""The files of a version that have images of keys, by the table's key index.
 
 The index may cover all of the files, some or none; the others are for the caller to read.
 """
@@ -35,18 +35,18 @@ class KeyPlaces:
     others: list[ScannedFile]
 
     def files_with_keys(self) -> list[ScannedFile]:
-        """All files that may have an image of one of the keys."""
+        """Return all files that may have an image of one of the keys."""
         return [self.covered[at] for at in np.unique(self.files).tolist()] + self.others
 
 
 def key_hashes(keys: pa.Table, meta: catalog_pb2.Table) -> Places:
-    """The hash of each row's key."""
+    """Return the hash of each row's key."""
     columns = {column.name: column for column in meta.columns}
     return row_hashes([keys.column(name).cast(column_field(columns[name]).type) for name in meta.primary_key])
 
 
 def are_hashes_exact(meta: catalog_pb2.Table) -> bool:
-    """Whether different keys always have different hashes: of one number of at most 64 bits each step can be undone."""
+    """Return whether different keys always have different hashes: the hash of a 64-bit number is reversible."""
     if len(meta.primary_key) > 1:
         return False
     [kind] = [column_field(column).type for column in meta.columns if column.name == meta.primary_key[0]]
@@ -56,7 +56,7 @@ def are_hashes_exact(meta: catalog_pb2.Table) -> bool:
 
 
 def key_places(table: TableView, files: Sequence[ScannedFile], hashes: Places) -> KeyPlaces:
-    """The images of the keys with these hashes among the files."""
+    """Return the images of the keys with these hashes among the files."""
     different, places = np.unique(hashes.view(np.uint64), return_inverse=True)
     buckets = different.view(np.int64) % np.int64(table.meta.buckets)
     by_bucket: dict[int, dict[str, ScannedFile]] = defaultdict(dict)
@@ -83,7 +83,7 @@ def key_places(table: TableView, files: Sequence[ScannedFile], hashes: Places) -
 
 
 class _Gathered:
-    """What the layers have, until all were looked at."""
+    """The images in the layers that were read so far."""
 
     def __init__(self) -> None:
         self.covered: list[ScannedFile] = []
@@ -91,7 +91,7 @@ class _Gathered:
         self._parts: list[tuple[Places, Places, Any]] = []
 
     def add(self, hashes: Places, numbers: Places, files: list[ScannedFile | None]) -> None:
-        """Images of a layer: the places of their hashes, their numbers, the layer's files that count."""
+        """Add images of a layer: the places of their hashes, their numbers, and the layer's files that count."""
         numbering = np.full(len(files), -1, np.int64)
         for number, scanned in enumerate(files):
             if scanned is not None:

@@ -1,4 +1,4 @@
-"""Late columns: a file's few rows that a condition chose, found by the columns of the condition, get their others.
+"""Late materialization: a condition's columns are read first, and the others only for the rows that it chose.
 
 A look-up by key chooses one row of a million. Reading the key takes some milliseconds, reading all columns of the row
 group some hundred. So the columns of the condition are read first, and of the others only the pages that hold the rows.
@@ -32,32 +32,32 @@ PAGES_SHARE_MAX: Final = 0.5  # of a column's bytes; if its pages have more, it 
 
 PLACE: Final = "_laketx_place"
 
-Chosen = Callable[[pa.Table, int], Numbers]  # of rows with the first columns, and of the first one's position: places
+Chosen = Callable[[pa.Table, int], Numbers]  # (rows with the first columns, position of the first) -> places
 
 
 def is_small(file: InputFile) -> bool:
-    """Whether all columns are read at once, however few rows a condition chooses."""
+    """Return whether all columns are read at once, however few rows a condition chooses."""
     return bool(file.content) or file.bytes < LATE_BYTES_AT_LEAST
 
 
 def read_chosen(
     file: InputFile,
-    wanted: pa.Schema,
+    schema: pa.Schema,
     first: Collection[str],
     chosen: Chosen,
     memory_bytes: float,
     may_match: RowGroups | None,
 ) -> Iterator[pa.Table]:
-    """The rows of the file that `chosen` chooses by their `first` columns, in order, in parts of about that size."""
-    early = pa.schema([one for one in wanted if one.name in first])
-    late = pa.schema([one for one in wanted if one.name not in first])
+    """Yield the rows that `chosen` chooses by their `first` columns, in order, in parts of about `memory_bytes`."""
+    early = pa.schema([field for field in schema if field.name in first])
+    late = pa.schema([field for field in schema if field.name not in first])
     if file.content or not len(early) or not len(late):
-        for at, rows in read_tables(file, wanted, memory_bytes, may_match):
+        for at, rows in read_tables(file, schema, memory_bytes, may_match):
             yield _taken(rows, chosen(rows, at))
         return
-    with opened_file(file, wanted, memory_bytes) as opened:
+    with opened_file(file, schema, memory_bytes) as opened:
         for rows in chosen_in(opened, early, late, chosen, memory_bytes, opened.groups(may_match)):
-            yield rows.select(wanted.names)
+            yield rows.select(schema.names)
 
 
 def chosen_in(
@@ -68,33 +68,33 @@ def chosen_in(
     memory_bytes: float,
     groups: list[int],
 ) -> Iterator[pa.Table]:
-    """The same rows of these row groups of an opened file, with the early columns before the late ones."""
-    wanted = pa.schema([*early, *late])
+    """Yield the chosen rows of these row groups of an opened file, with the early columns before the late ones."""
+    schema = pa.schema([*early, *late])
     source = _LateColumns(opened, late)
     if source.bytes_in(groups) < LATE_BYTES_AT_LEAST:
-        for at, rows in opened.tables(wanted, groups):
+        for at, rows in opened.tables(schema, groups):
             yield _taken(rows, chosen(rows, at))
         return
     for group in groups:
-        found = _first_columns(opened, group, early, chosen)
-        if found is None:
-            for at, rows in opened.tables(wanted, [group]):
+        first_rows = _first_columns(opened, group, early, chosen)
+        if first_rows is None:
+            for at, rows in opened.tables(schema, [group]):
                 yield _taken(rows, chosen(rows, at))
-        elif len(found.positions):
-            others = source.at(group, found.positions, memory_bytes)
-            yield pa.table([*found.rows.columns, *others.columns], schema=wanted)
+        elif len(first_rows.positions):
+            others = source.at(group, first_rows.positions, memory_bytes)
+            yield pa.table([*first_rows.rows.columns, *others.columns], schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ChosenRows:
     """Rows that were chosen, with their first columns, and their positions in the file."""
 
     rows: pa.Table
     positions: Numbers
 
 
-def _first_columns(opened: OpenedFile, group: int, early: pa.Schema, chosen: Chosen) -> _Found | None:
-    """The chosen rows of a row group; None if they are too many for one part."""
+def _first_columns(opened: OpenedFile, group: int, early: pa.Schema, chosen: Chosen) -> _ChosenRows | None:
+    """Return the chosen rows of a row group; None if they are too many for one part."""
     tables, positions, count = [early.empty_table()], [np.empty(0, np.int64)], 0
     for at, rows in opened.tables(early, [group]):
         places = chosen(rows, at)
@@ -103,7 +103,7 @@ def _first_columns(opened: OpenedFile, group: int, early: pa.Schema, chosen: Cho
             return None
         tables.append(_taken(rows, places))
         positions.append(places + at)
-    return _Found(pa.concat_tables(tables), np.concatenate(positions))
+    return _ChosenRows(pa.concat_tables(tables), np.concatenate(positions))
 
 
 def _taken(rows: pa.Table, places: Numbers) -> pa.Table:
@@ -122,7 +122,7 @@ class _LateColumns:
         self._paged: PagedFile | None = None
 
     def bytes_in(self, groups: Collection[int]) -> int:
-        """The bytes of the columns in these row groups; of all columns, if some are nested."""
+        """Return the bytes of the columns in these row groups; of all columns, if some are nested."""
         names = self._opened.stored_names(self._late)
         parts = [self._metadata.row_group(group) for group in groups]
         if any(name not in self._leaves for name in names):
@@ -130,7 +130,7 @@ class _LateColumns:
         return sum(part.column(self._leaves[name]).total_compressed_size for part in parts for name in names)
 
     def at(self, group: int, positions: Numbers, memory_bytes: float) -> pa.Table:
-        """The rows at these positions of the file, which ascend and lie in the row group."""
+        """Return the rows at these positions of the file, which ascend and are in the row group."""
         places = positions - sum(self._metadata.row_group(before).num_rows for before in range(group))
         paged, whole = {}, []
         for field in self._late:
@@ -146,11 +146,11 @@ class _LateColumns:
         shaped = in_shape(rows, others, self._opened.file.names)
         parts = [completed(self._opened.file, shaped, positions, others)] if len(others) else []
         parts += [self._by_group(group, pa.schema(whole), positions)] if whole else []
-        columns = {one.name: part.column(one.name) for part in parts for one in part.schema}
+        columns = {field.name: part.column(field.name) for part in parts for field in part.schema}
         return pa.table([columns[name] for name in self._late.names], schema=self._late)
 
     def _by_pages(self, group: int, name: str, places: Numbers, memory_bytes: float) -> pa.ChunkedArray | None:
-        """A column at some places, read from the pages with them; None if it must be read whole."""
+        """Return a column at some places, read from their pages; None if it must be read whole."""
         if not self._opened.is_local or name not in self._leaves or name in self._twice:
             return None
         leaf = self._leaves[name]
@@ -166,13 +166,13 @@ class _LateColumns:
             return None
         column = in_pages(pa.BufferReader(pages.file())).read(use_threads=False).column(0)
         if column.type != self._opened.parquet.schema_arrow.field(name).type:
-            return None  # the file says in its metadata that it is of another type
+            return None  # the file's metadata declares another type
         return column.take(pa.array(pages.places))
 
-    def _by_group(self, group: int, wanted: pa.Schema, positions: Numbers) -> pa.Table:
-        """Columns at some positions, read from the begin of the row group."""
-        parts = [wanted.empty_table()]
-        for at, rows in self._opened.tables(wanted, [group]):
+    def _by_group(self, group: int, schema: pa.Schema, positions: Numbers) -> pa.Table:
+        """Return columns at some positions, read from the begin of the row group."""
+        parts = [schema.empty_table()]
+        for at, rows in self._opened.tables(schema, [group]):
             begin, end = np.searchsorted(positions, [at, at + len(rows)])
             parts.append(_taken(rows, positions[begin:end] - at))
             if end == len(positions):

@@ -27,7 +27,7 @@ class ScannedFile(NamedTuple):
 
 
 def row_ids(file: common_pb2.DataFile) -> tuple[int, int]:
-    """The smallest and the largest id that its rows may have."""
+    """Return the smallest and the largest id that the file's rows may have."""
     if has_one_id(file):
         return file.row_id_min, file.row_id_max
     first, last = file.first_row_id, file.first_row_id + max(file.rows, 1) - 1
@@ -39,9 +39,9 @@ def row_ids(file: common_pb2.DataFile) -> tuple[int, int]:
 
 
 def has_one_id(file: common_pb2.DataFile) -> bool:
-    """Whether the file is one row that carries its id, the image of an update.
+    """Return whether the file is a single row that carries its id, the image of an update.
 
-    With more rows some may lack an id of their own: they have those from `first_row_id` on.
+    If it has more rows, some may lack an id: they get the ids from `first_row_id` on.
     """
     carries = file.carries_row_ids and file.HasField("row_id_min") and file.HasField("row_id_max")
     return carries and file.rows == 1 and file.row_id_min == file.row_id_max
@@ -53,19 +53,19 @@ def entries_of(
     predicate: common_pb2.Predicate | None = None,
     partitions: Iterable[common_pb2.Partition] = (),
 ) -> list[common_pb2.LiveEntry]:
-    """The entries that may have rows for which the predicate is true; it is about the columns of that version.
+    """Return the entries that may have rows for which the predicate, on the columns of that version, is true.
 
-    With partitions those in them, or all where they are many. Inlined files have their rows.
+    With partitions, only the entries in them, unless the partitions are many. Inlined files have their rows.
     """
-    named = list({partition_key(one): one for one in partitions}.values())
+    named = list({partition_key(partition): partition for partition in partitions}.values())
     if len(named) > PARTITIONS_MAX or not table.meta.partition_columns:
         named = []
     parts = table.client.plan_scan(
         table.table_id, version=version, predicate=predicate, partitions=named, without_stats=True, with_rows=True
     )
-    found = [entry for part in parts for entry in part.entries]
-    fetch_entries(table, found)  # from a service of the release before
-    return found
+    entries = [entry for part in parts for entry in part.entries]
+    fetch_entries(table, entries)  # a service of the previous release sends no rows
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class VersionPlan:
     table: TableView
     predicate: common_pb2.Predicate | None
     entries: list[common_pb2.LiveEntry]
-    is_whole: bool = True  # the entries are all that there are
+    is_whole: bool = True  # it has all entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +93,14 @@ def pinned_plan(
     *,
     whole: bool = True,
 ) -> PinnedPlan | None:
-    """By one call; None if the service is of the release before. Default the newest version.
+    """Pin a version, by default the newest, and plan it in one call; None if the service is of the previous release.
 
-    Not `whole`: no more than the first part of the plan, which is all of a small table's.
+    Unless `whole`, only the first part of the plan is read, which is the whole plan of a small table.
     """
-    found = table.lake.pins.scan(table.table_id, version, predicate)
-    if found is None:
+    answer = table.lake.pins.scan(table.table_id, version, predicate)
+    if answer is None:
         return None
-    pinned, parts = found
+    pinned, parts = answer
     first = next(parts)
     then = replace(table, meta=first.table)
     if not whole and next(parts, None) is not None:
@@ -112,7 +112,7 @@ def pinned_plan(
 def newest_plan(
     table: TableView, predicate: common_pb2.Predicate, key_files: read_pb2.KeyFiles | None
 ) -> VersionPlan | None:
-    """Of the newest version, by one call that pins nothing; None if the service is of the release before.
+    """Plan the newest version in one call that pins nothing; None if the service is of the previous release.
 
     A purge may delete its files while they are read, if old versions are kept for a short time or not at all.
     """
@@ -132,7 +132,7 @@ def newest_plan(
 
 
 class WrittenSchemas:
-    """The schemas of one table; older ones are asked for when a file needs one."""
+    """The schemas of one table; older ones are fetched when a file needs one."""
 
     def __init__(self, table: TableView) -> None:
         self._table = table
@@ -143,9 +143,9 @@ class WrittenSchemas:
             return self._table.meta.columns
         if self._schemas is None:
             listed = self._table.client.list_schemas(self._table.table_id)
-            self._schemas = {one.schema_version: list(one.columns) for one in listed}
+            self._schemas = {schema.schema_version: list(schema.columns) for schema in listed}
         return self._schemas[file.schema_version or min(self._schemas)]
 
     def names_in(self, file: common_pb2.DataFile) -> dict[int, str]:
-        """The names of the columns in the file, by their ids."""
+        """Return the names of the columns in the file, by their ids."""
         return {column.column_id: column.name for column in self.columns_of(file)}

@@ -1,7 +1,7 @@
-"""Rows as polars' frames. Of a lazy frame's query the columns, the limit and simple conditions reach the scan.
+"""Rows as frames of polars. The columns, the limit and simple conditions of a lazy query reach the scan.
 
-polars applies its conditions to the rows itself. What reaches the scan only leaves out what can't match, so a form
-that is unknown here costs time and changes nothing.
+polars applies its conditions to the rows itself. The scan only leaves out what can't match, so a condition of an
+unknown form costs time and changes no result.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Scan = Callable[[Sequence[str], Predicate | None, int | None], Iterator[pa.Table
 
 
 def frame(rows: pa.Table) -> pl.DataFrame:
-    found = pl.from_arrow(rows)
-    assert isinstance(found, pl.DataFrame)
-    return found
+    converted = pl.from_arrow(rows)
+    assert isinstance(converted, pl.DataFrame)
+    return converted
 
 
 def lazy(schema: pa.Schema, scan: Scan) -> pl.LazyFrame:
@@ -47,24 +47,24 @@ def lazy(schema: pa.Schema, scan: Scan) -> pl.LazyFrame:
         del batch_size
         where = None if predicate is None else pushed(predicate, schema)
         shown = schema.names if with_columns is None else with_columns
-        columns = shown or schema.names[:1]  # a count needs none; there is no scan of none
+        columns = shown or schema.names[:1]  # a count needs no column, but a scan does
         for rows in scan(columns, where, n_rows if predicate is None else None):
-            found = frame(rows)
-            yield found if predicate is None else found.filter(predicate)
+            part = frame(rows)
+            yield part if predicate is None else part.filter(predicate)
 
     return register_io_source(read, schema=shape)
 
 
 def pushed(predicate: pl.Expr, schema: pa.Schema) -> Predicate | None:
-    """A condition that is true wherever polars' is."""
+    """Return a condition that is true wherever polars' is."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the form may change: then nothing is known of it
+        warnings.simplefilter("ignore")  # polars may change the form: then no condition is pushed
         try:
             tree = json.loads(predicate.meta.serialize(format="json"))
         except (pl.exceptions.PolarsError, ValueError, TypeError):
             return None
-    found = _weaker(tree, schema)
-    return None if found is None or _depth(found) > DEPTH_MAX else found
+    condition = _weaker(tree, schema)
+    return None if condition is None or _depth(condition) > DEPTH_MAX else condition
 
 
 def _depth(predicate: Predicate) -> int:
@@ -81,12 +81,12 @@ def _alternatives(predicate: Predicate) -> Sequence[Predicate]:
 def _weaker(tree: Any, schema: pa.Schema) -> Predicate | None:
     match tree:
         case {"BinaryExpr": {"left": left, "op": "And", "right": right}}:
-            parts = [part for one in (left, right) if (found := _weaker(one, schema)) for part in conjuncts(found)]
+            parts = [part for side in (left, right) if (weaker := _weaker(side, schema)) for part in conjuncts(weaker)]
             return Predicate(all_of=common_pb2.PredicateList(operands=parts)) if parts else None
         case {"BinaryExpr": {"left": left, "op": "Or", "right": right}}:
-            either = [_weaker(one, schema) for one in (left, right)]
-            known = [part for one in either if one is not None for part in _alternatives(one)]
-            return Predicate(any_of=common_pb2.PredicateList(operands=known)) if None not in either else None
+            either = [_weaker(side, schema) for side in (left, right)]
+            alternatives = [part for condition in either if condition is not None for part in _alternatives(condition)]
+            return Predicate(any_of=common_pb2.PredicateList(operands=alternatives)) if None not in either else None
         case {"BinaryExpr": {"left": {"Column": str(name)}, "op": op, "right": {"Literal": literal}}} if op in COMPARED:
             value = _value(literal, schema.field(name).type)
             if value is None:
@@ -112,11 +112,11 @@ def _among(name: str, literal: Any, kind: pa.DataType) -> Predicate | None:
                 listed = batch.column(0).to_pylist()
             except (pa.ArrowException, ValueError, TypeError):
                 return None
-            values = [_plain_value(one, kind) for one in listed]
-            known = [one for one in values if one is not None]
-            if not values or len(known) < len(values) or len(values) > VALUES_MAX:
+            values = [_plain_value(value, kind) for value in listed]
+            present = [value for value in values if value is not None]
+            if not values or len(present) < len(values) or len(values) > VALUES_MAX:
                 return None
-            return Predicate(in_list=common_pb2.InList(column=name, values=known))
+            return Predicate(in_list=common_pb2.InList(column=name, values=present))
         case _:
             return None
 
@@ -129,14 +129,14 @@ def _value(literal: Any, kind: pa.DataType) -> common_pb2.Value | None:
             return common_pb2.Value(date=days)
         case {"Scalar": {"Datetime": [int(micros), "Microseconds", _]}} if pa.types.is_timestamp(kind):
             return common_pb2.Value(timestamp_us=micros)
-        case {"Scalar": dict(one)} if len(one) == 1:
-            return _plain_value(next(iter(one.values())), kind)
+        case {"Scalar": dict(scalar)} if len(scalar) == 1:
+            return _plain_value(next(iter(scalar.values())), kind)
         case _:
             return None
 
 
 def _plain_value(value: Any, kind: pa.DataType) -> common_pb2.Value | None:
-    """Integers, texts and booleans of a column of that type; None: something else."""
+    """Return an integer, text or boolean of a column of that type; None for any other value."""
     if isinstance(value, bool):
         return common_pb2.Value(boolean=value) if pa.types.is_boolean(kind) else None
     if isinstance(value, int) and pa.types.is_integer(kind) and abs(value) < 1 << kind.bit_width - 1:

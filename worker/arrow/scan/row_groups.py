@@ -15,7 +15,7 @@ from worker.files.footers import top_leaves
 
 
 def row_groups(file: InputFile, where: Predicate, schema: pa.Schema, *, has_names: bool) -> RowGroups | None:
-    """Chooses row groups of a file; None if the condition excludes none.
+    """Return the choice of a file's row groups; None if the condition excludes none.
 
     `schema` has the table's columns; `has_names`: the file has them under the same names, and so its bounds are used.
     Those of floats say nothing of NaN.
@@ -37,7 +37,7 @@ def _has_bounds(part: Predicate, schema: pa.Schema) -> bool:
 
 
 def _within_bounds(stream: Any, opened: Any, parts: list[Predicate], schema: pa.Schema) -> list[int]:
-    if opened.num_row_groups == 1 or not parts:  # the bounds of one are the file's, which the service knows
+    if opened.num_row_groups == 1 or not parts:  # a single row group has its file's bounds, which the service checked
         return list(range(opened.num_row_groups))
     from pyarrow import dataset  # noqa: PLC0415 - it loads pandas
 
@@ -50,7 +50,7 @@ def _within_bounds(stream: Any, opened: Any, parts: list[Predicate], schema: pa.
 
 
 def _equalities(where: Predicate, schema: pa.Schema) -> Iterator[tuple[str, Sequence[common_pb2.Value]]]:
-    """The columns that must have one of some values, with these."""
+    """Yield the columns that must have one of some values, with these values."""
     for part in conjuncts(where):
         column, values = _values_of(part)
         if column and physical_type(schema.field(column).type) is not None:
@@ -58,13 +58,13 @@ def _equalities(where: Predicate, schema: pa.Schema) -> Iterator[tuple[str, Sequ
 
 
 def _hashes(values: Sequence[common_pb2.Value], kind: pa.DataType) -> Hashes:
-    """NULL equals nothing."""
+    """Return the hashes of the values without NULL, which equals nothing."""
     plain = (value_of(value, kind) for value in values)
     return hashes_of((value for value in plain if value is not None), kind)
 
 
 def _values_of(part: Predicate) -> tuple[str, Sequence[common_pb2.Value]]:
-    """The column of a condition that some values fulfil, and these; no column: it is another condition."""
+    """Return the column of a condition that some values fulfil, and these; an empty name for other conditions."""
     match part.WhichOneof("kind"):
         case "compare" if part.compare.comparison == common_pb2.COMPARISON_EQUAL:
             return part.compare.column, [part.compare.value]

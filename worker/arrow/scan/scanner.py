@@ -22,7 +22,7 @@ BATCH_BYTES: Final = 8 << 20
 WHOLE: Final = float("inf")
 
 
-class Asked(TypedDict, total=False):
+class ReadOptions(TypedDict, total=False):
     """The arguments of a read: columns and rows of one version, or the changes between two versions."""
 
     columns: Sequence[str] | None
@@ -62,8 +62,8 @@ class ArrowScan:
     columns: tuple[str, ...]
     where: Predicate | None = None
     limit: int | None = None
-    source: ReadSource | None = None  # None: a version that somebody named, whose rows stay what they are
-    anew: Callable[[], ArrowScan] | None = None  # the same of the newest version
+    source: ReadSource | None = None  # None for a named version, whose rows never change
+    anew: Callable[[], ArrowScan] | None = None  # the same scan of the newest version
 
     @property
     def version(self) -> int:
@@ -95,7 +95,7 @@ class ArrowScan:
         rows = self.to_arrow()
         try:
             return rows.to_pandas(**options)
-        except ModuleNotFoundError as error:  # the rest does without it
+        except ModuleNotFoundError as error:  # only this method needs it
             raise InputError("PANDAS_MISSING", "to_pandas needs pandas: pip install pandas") from error
 
     def to_polars(self) -> pl.DataFrame:
@@ -118,7 +118,7 @@ class ArrowScan:
     def count(self) -> int:
         """Returns the number of rows, and reads as little as possible."""
         if self.limit is not None:
-            return sum(len(one) for one in self._tables(self.columns[:1], self.where, self.limit, BATCH_BYTES))
+            return sum(len(rows) for rows in self._tables(self.columns[:1], self.where, self.limit, BATCH_BYTES))
         note(self.source, self.where)
         return self.rows.count(self.where)
 
@@ -126,11 +126,11 @@ class ArrowScan:
         for rows in self._tables(self.columns, self.where, self.limit, BATCH_BYTES):
             for batch in rows.to_batches():
                 yield batch
-                note(self.source, self.where)  # the rest may be a write's
+                note(self.source, self.where)  # a write may take the other rows
 
     def _pushed(self, columns: Sequence[str], where: Predicate | None, limit: int | None) -> Iterator[pa.Table]:
-        both = [one for one in (self.where, where) if one is not None]
-        limits = [one for one in (self.limit, limit) if one is not None]
+        both = [condition for condition in (self.where, where) if condition is not None]
+        limits = [maximum for maximum in (self.limit, limit) if maximum is not None]
         return self._tables(columns, all_of(both), min(limits, default=None), BATCH_BYTES)
 
     def _tables(
@@ -138,8 +138,8 @@ class ArrowScan:
     ) -> Iterator[pa.Table]:
         note(self.source, where)
         left = limit
-        for found in self.rows.tables(columns, where, memory_bytes):
-            rows = found if left is None else found.slice(0, left)
+        for part in self.rows.tables(columns, where, memory_bytes):
+            rows = part if left is None else part.slice(0, left)
             if left is not None:
                 left -= len(rows)
             if len(rows):
@@ -152,22 +152,22 @@ class ArrowScan:
 def all_of(parts: Sequence[Predicate]) -> Predicate | None:
     if len(parts) <= 1:
         return parts[0] if parts else None
-    found = Predicate()
-    found.all_of.operands.extend(parts)
-    return found
+    predicate = Predicate()
+    predicate.all_of.operands.extend(parts)
+    return predicate
 
 
-def named_columns(wanted: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
+def named_columns(names: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
     """Return the named columns, found in any case; without names, all columns."""
-    if wanted is None:
+    if names is None:
         return tuple(schema.names)
-    known = {name.lower(): name for name in schema.names}
-    if isinstance(wanted, str) or not wanted:
-        raise InputError("COLUMNS_INVALID", f"columns is a list of names, not {wanted!r}")
-    missing = [name for name in wanted if name.lower() not in known]
+    columns = {name.lower(): name for name in schema.names}
+    if isinstance(names, str) or not names:
+        raise InputError("COLUMNS_INVALID", f"columns is a list of names, not {names!r}")
+    missing = [name for name in names if name.lower() not in columns]
     if missing:
         raise InputError("COLUMN_UNKNOWN", f"there is no column {missing[0]}; there are {', '.join(schema.names)}")
-    found = tuple(known[name.lower()] for name in wanted)
-    if len(set(found)) < len(found):
-        raise InputError("COLUMN_TWICE", f"columns names one twice: {', '.join(wanted)}")
-    return found
+    named = tuple(columns[name.lower()] for name in names)
+    if len(set(named)) < len(named):
+        raise InputError("COLUMN_TWICE", f"columns names one twice: {', '.join(names)}")
+    return named

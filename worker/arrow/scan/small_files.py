@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def in_runs(sources: Sequence[Source[T]], threads: int) -> Sequence[Source[T]]:
-    """The same items in the same order, from fewer sources: each costs a queue and a change of threads."""
+    """Return fewer sources of the same items in the same order: each source costs a queue and a change of threads."""
     count = min(SOURCES_AT_ONCE, len(sources) // (threads * RUNS_PER_THREAD))
     if count <= 1:
         return sources
@@ -36,7 +36,7 @@ def chosen_together(
     choose: Callable[[pa.Table], pa.Table],
     memory_bytes: float,
 ) -> Iterator[pa.Table]:
-    """The rows that are chosen, in order; `whole` reads all rows of a file, or says by None that it isn't small."""
+    """Yield the chosen rows in order; `whole` reads all rows of a file, or returns None if the file isn't small."""
     waiting: list[pa.Table] = []
     size, most = 0, min(memory_bytes, BYTES_TOGETHER)
     for file in files:

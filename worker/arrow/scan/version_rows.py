@@ -90,9 +90,9 @@ class VersionRows:
     def tables(
         self, columns: Sequence[str], where: Predicate | None, memory_bytes: float, near: Predicate | None = None
     ) -> Iterator[pa.Table]:
-        """The rows for which the condition is true, in parts; none is larger than about that.
+        """Yield the rows for which the condition is true, in parts of at most about `memory_bytes`.
 
-        Files and row groups without rows for which `near` is true are left out; default the condition.
+        Files and row groups without rows for which `near`, by default the condition, is true are left out.
         """
         shown = pa.schema([self.schema.field(name) for name in columns])
 
@@ -109,7 +109,7 @@ class VersionRows:
         read: Callable[[FileToRead], Iterable[T]],
         where: Predicate | None,
     ) -> Iterator[T]:
-        """What `read` finds in the files of a snapshot's entries, file by file, read by several threads."""
+        """Yield the results of `read` for the files of a snapshot's entries, file by file; several threads call it."""
         sources = [partial(_each, read, source) for source in self.sources(entries, where)]
         return in_parallel(sources, self._threads(), ITEMS_AHEAD)
 
@@ -120,7 +120,7 @@ class VersionRows:
         return files if buckets is None else [scanned for scanned in files if scanned.file.bucket in buckets]
 
     def images(self, files: Sequence[ScannedFile], columns: Sequence[str], where: Predicate) -> Iterator[pa.Table]:
-        """The images and tombstones in these files, hidden or not; of large files those for which `where` is true.
+        """Yield images and tombstones in these files, hidden or not; of large files, those for which `where` is true.
 
         They have `_op` and VERSION, and SET if images may set single columns. The newest of a key in a partition is
         what it has there, or all of them are folded, so nothing else of its bucket need be read. Inlined files are
@@ -141,25 +141,25 @@ class VersionRows:
         return in_parallel([partial(read, run) for run in runs_together(files)], self._threads(), 0)
 
     def images_schema(self, columns: Sequence[str]) -> pa.Schema:
-        """Of images with these columns."""
+        """Return the schema of images with these columns."""
         own = {OP: pa.int8(), **({SET: pa.binary()} if self._is_partial else {}), VERSION: pa.int64()}
         return pa.schema([*(self.schema.field(name) for name in columns), *map(pa.field, own, own.values())])
 
     def empty(self, columns: Sequence[str]) -> pa.Table:
-        """No rows, with these columns."""
+        """Return no rows, with these columns."""
         return pa.schema([self.schema.field(name) for name in columns]).empty_table()
 
     def count(self, where: Predicate | None) -> int:
-        """The number of rows for which the condition is true."""
-        if where is not None and not columns_in(where):  # it is TRUE or FALSE of all
+        """Return the number of rows for which the condition is true."""
+        if where is not None and not columns_in(where):  # it is TRUE or FALSE for all rows
             one_row = pa.table({VERSION: [self._version]})
             return self.count(None) if len(self._choice(where)(one_row)) else 0
 
-        def count_in(one: FileToRead) -> Iterator[int]:
-            if where is None and not one.has_tombstones and one.file.hidden is None:
-                yield one.file.rows - len(one.hidden)
+        def count_in(file: FileToRead) -> Iterator[int]:
+            if where is None and not file.has_tombstones and file.file.hidden is None:
+                yield file.file.rows - len(file.hidden)
                 return
-            for rows in self.visible(one, [], where, float("inf")):
+            for rows in self.visible(file, [], where, float("inf")):
                 yield len(rows)
 
         sources = [partial(_each, count_in, source) for source in self._sources(where)]
@@ -190,28 +190,28 @@ class VersionRows:
     def sources(
         self, entries: Sequence[common_pb2.LiveEntry], where: Predicate | None = None
     ) -> list[Source[FileToRead]]:
-        """The files to read for the entries of a snapshot."""
+        """Return the files to read for the entries of a snapshot."""
         if self._table.meta.primary_key:
             return self._keyed(_files(entries), where, self._merged)
-        return [partial(iter, [self._appended(one)]) for one in self._appended_files(entries)]
+        return [partial(iter, [self._appended(scanned)]) for scanned in self._appended_files(entries)]
 
     def _appended_files(self, entries: Sequence[common_pb2.LiveEntry]) -> list[ScannedFile]:
         files = _files(entries)
         if len(files) == len(entries):
             return files
-        sets = [one for one in entries if one.HasField("delete_set")]
+        sets = [entry for entry in entries if entry.HasField("delete_set")]
         return list(with_hidden_ids(self._table, files, sets))
 
     def _together(self, files: Sequence[ScannedFile]) -> list[Source[FileToRead]]:
-        """The files to read. Inlined ones with nothing hidden are joined, so where each begins is not known."""
+        """Return the files to read. Inlined files without hidden rows are joined, so the begin of each is unknown."""
         alone: list[ScannedFile] = []
         groups: dict[tuple[int, bool], list[ScannedFile]] = defaultdict(list)
-        for one in files:
-            file = one.file
+        for scanned in files:
+            file = scanned.file
             group = groups[file.schema_version, file.carries_row_ids]
-            (group if file.inlined and one.hidden is None else alone).append(one)
-        found: list[Source[FileToRead]] = [partial(iter, [self._appended(one)]) for one in alone]
-        return found + [
+            (group if file.inlined and scanned.hidden is None else alone).append(scanned)
+        sources: list[Source[FileToRead]] = [partial(iter, [self._appended(scanned)]) for scanned in alone]
+        return sources + [
             partial(self._joined, group[begin : begin + INLINED_AT_ONCE])
             for group in groups.values()
             for begin in range(0, len(group), INLINED_AT_ONCE)
@@ -219,15 +219,17 @@ class VersionRows:
 
     def _joined(self, files: Sequence[ScannedFile]) -> Iterator[FileToRead]:
         first = self._appended(files[0])
-        content = joined([one.file.content for one in files])
-        yield replace(first, file=replace(first.file, rows=sum(one.file.rows for one in files), content=content))
+        content = joined([scanned.file.content for scanned in files])
+        yield replace(
+            first, file=replace(first.file, rows=sum(scanned.file.rows for scanned in files), content=content)
+        )
 
-    def _appended(self, one: ScannedFile) -> FileToRead:
-        found = FileToRead(self._input(one), is_current=self._is_current(one))
-        if one.hidden is None or one.file.carries_row_ids:
-            return found
-        positions = positions_of(one.hidden) - np.uint64(one.file.first_row_id)
-        return replace(found, file=replace(found.file, hidden=None), hidden=positions)
+    def _appended(self, scanned: ScannedFile) -> FileToRead:
+        to_read = FileToRead(self._input(scanned), is_current=self._is_current(scanned))
+        if scanned.hidden is None or scanned.file.carries_row_ids:
+            return to_read
+        positions = positions_of(scanned.hidden) - np.uint64(scanned.file.first_row_id)
+        return replace(to_read, file=replace(to_read.file, hidden=None), hidden=positions)
 
     def _keyed(
         self,
@@ -237,17 +239,17 @@ class VersionRows:
     ) -> list[Source[FileToRead]]:
         buckets = None if where is None else buckets_of(self._table.meta, where)
         if buckets is not None:
-            files = [one for one in files if one.file.bucket in buckets]
+            files = [scanned for scanned in files if scanned.file.bucket in buckets]
         clean, dirty = by_bucket(files)
-        found: list[Source[FileToRead]] = [
+        sources: list[Source[FileToRead]] = [
             partial(self._folded if any(scanned.file.set_columns for scanned in bucket) else merged, bucket)
             for bucket in dirty
         ]
-        return found + [partial(iter, [self._clean(one)]) for one in clean]
+        return sources + [partial(iter, [self._clean(scanned)]) for scanned in clean]
 
-    def _clean(self, one: ScannedFile) -> FileToRead:
-        is_delta = one.file.kind == common_pb2.FILE_KIND_DELTA
-        return FileToRead(self._input(one), has_tombstones=is_delta, is_current=self._is_current(one))
+    def _clean(self, scanned: ScannedFile) -> FileToRead:
+        is_delta = scanned.file.kind == common_pb2.FILE_KIND_DELTA
+        return FileToRead(self._input(scanned), has_tombstones=is_delta, is_current=self._is_current(scanned))
 
     def _merged(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
         hidden = dict(zip(map(id, files), hidden_rows(self._table, self._written, files), strict=True))
@@ -255,7 +257,7 @@ class VersionRows:
             yield from self._partly_hidden(scanned, hidden[id(scanned)])
 
     def _merged_together(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
-        """The same; inlined files that follow each other are joined, so where each begins is not known."""
+        """Yield the files to read. Inlined files in a row are joined, so the begin of each is unknown."""
         hidden = dict(zip(map(id, files), hidden_rows(self._table, self._written, files), strict=True))
         for run in inlined_runs(files):
             begins = np.cumsum([0, *(scanned.file.rows for scanned in run[:-1])]).astype(np.uint64)
@@ -263,7 +265,7 @@ class VersionRows:
             yield from self._partly_hidden(as_one(run), np.concatenate(parts))
 
     def _folded(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
-        """The rows of a bucket in which images set single columns, as those of one file that is in memory."""
+        """Yield the rows of a bucket in which images set single columns, as a file in memory."""
         meta = self._table.meta
         schema = arrow_schema(meta, with_op=True, with_set=True)
         runs = runs_together(files)
@@ -276,15 +278,15 @@ class VersionRows:
             newest = max(each.data_version for each in of_files)
             yield FileToRead(InputFile(files[0].file.path, newest, len(rows), len(content), content=content))
 
-    def _partly_hidden(self, one: ScannedFile, hidden: Positions) -> Iterator[FileToRead]:
-        if len(hidden) < one.file.rows:
-            yield FileToRead(self._input(one), hidden, is_current=self._is_current(one))
+    def _partly_hidden(self, scanned: ScannedFile, hidden: Positions) -> Iterator[FileToRead]:
+        if len(hidden) < scanned.file.rows:
+            yield FileToRead(self._input(scanned), hidden, is_current=self._is_current(scanned))
 
-    def _input(self, one: ScannedFile) -> InputFile:
-        return input_file(self._table, self._written, one.file, one.data_version, one.hidden)
+    def _input(self, scanned: ScannedFile) -> InputFile:
+        return input_file(self._table, self._written, scanned.file, scanned.data_version, scanned.hidden)
 
-    def _is_current(self, one: ScannedFile) -> bool:
-        return not one.file.external and one.file.schema_version == self._table.meta.schema_version
+    def _is_current(self, scanned: ScannedFile) -> bool:
+        return not scanned.file.external and scanned.file.schema_version == self._table.meta.schema_version
 
     # -- the rows of a file
 
@@ -296,13 +298,13 @@ class VersionRows:
         memory_bytes: float,
         near: Predicate | None,
     ) -> Iterator[pa.Table]:
-        """The visible rows for which the condition is true, in order. Those of small files are chosen together."""
+        """Yield visible rows for which the condition is true, in order. Rows of small files are chosen together."""
         if where is None:
             for file in files:
                 yield from self.visible(file, columns, None, memory_bytes, near)
             return
-        asked, condition = list(columns_in(where)), self._choice(where)
-        names = list(dict.fromkeys([*columns, *asked]))
+        condition_columns, condition = list(columns_in(where)), self._choice(where)
+        names = list(dict.fromkeys([*columns, *condition_columns]))
         has_filters = bool(self._table.meta.properties.get(BLOOM_COLUMNS))  # they may spare a small file's rows, too
 
         def whole(file: FileToRead) -> Iterable[pa.Table] | None:
@@ -314,41 +316,43 @@ class VersionRows:
             return (rows.select(names) for rows in self.visible(file, names, where, memory_bytes, near))
 
         def choose(rows: pa.Table) -> pa.Table:
-            places = _chosen(rows.select(asked), None, condition)
+            places = _chosen(rows.select(condition_columns), None, condition)
             return rows if len(places) == len(rows) else rows.take(pa.array(places))
 
         yield from chosen_together(files, whole, chosen, choose, memory_bytes)
 
     def visible(
         self,
-        one: FileToRead,
+        file: FileToRead,
         columns: Sequence[str],
         where: Predicate | None,
         memory_bytes: float,
         near: Predicate | None = None,
     ) -> Iterator[pa.Table]:
-        """The visible rows for which the condition is true, with at least these columns; `near` as in `tables`."""
+        """Yield visible rows for which the condition is true, with at least these columns; `near` as in `tables`."""
         near = near or where
         names = dict.fromkeys([*columns, *(columns_in(where) if where is not None else ())])
-        names |= dict.fromkeys([OP] if one.has_tombstones else []) | dict.fromkeys([ROW_ID] if one.file.hidden else [])
-        wanted = pa.schema([self._stored.field(name) for name in names])
-        groups = None if near is None else row_groups(one.file, near, self._stored, has_names=one.is_current)
+        names |= dict.fromkeys([OP] if file.has_tombstones else []) | dict.fromkeys(
+            [ROW_ID] if file.file.hidden else []
+        )
+        schema = pa.schema([self._stored.field(name) for name in names])
+        groups = None if near is None else row_groups(file.file, near, self._stored, has_names=file.is_current)
         if where is None:
-            for at, rows in read_tables(one.file, wanted, memory_bytes, groups):
-                hidden = _hidden_flags(one, rows, at)
+            for at, rows in read_tables(file.file, schema, memory_bytes, groups):
+                hidden = _hidden_flags(file, rows, at)
                 yield rows if hidden is None else rows.filter(pa.array(~hidden))
             return
-        asked = list(columns_in(where))
-        first = {*asked, *([OP] if one.has_tombstones else []), *([ROW_ID] if one.file.hidden else [])}
+        condition_columns = list(columns_in(where))
+        first = {*condition_columns, *([OP] if file.has_tombstones else []), *([ROW_ID] if file.file.hidden else [])}
         condition = self._choice(where)
 
         def chosen(rows: pa.Table, at: int) -> Numbers:
-            return _chosen(rows.select(asked), _hidden_flags(one, rows, at), condition)
+            return _chosen(rows.select(condition_columns), _hidden_flags(file, rows, at), condition)
 
-        yield from read_chosen(one.file, wanted, first, chosen, memory_bytes, groups)
+        yield from read_chosen(file.file, schema, first, chosen, memory_bytes, groups)
 
     def visible_with_ids(self, file: FileToRead, columns: Sequence[str], ids: Positions) -> Iterator[pa.Table]:
-        """The visible rows with these row ids, which ascend, with at least these columns."""
+        """Yield the visible rows with these row ids, which ascend, with at least these columns."""
         schema = pa.schema([self._stored.field(name) for name in dict.fromkeys([*columns, ROW_ID])])
 
         def chosen(rows: pa.Table, at: int) -> Numbers:
@@ -357,7 +361,7 @@ class VersionRows:
         yield from read_chosen(file.file, schema, {ROW_ID}, chosen, float("inf"), None)
 
     def _choice(self, where: Predicate) -> Choice:
-        """What finds the rows for which the condition is true; made once for all files."""
+        """Return the function that finds the rows for which the condition is true; it is made once for all files."""
         last = self._last_choice
         if last is None or last[0] is not where:
             self._last_choice = last = where, choice(where, self._stored)
@@ -365,26 +369,26 @@ class VersionRows:
 
 
 def _serves(planned: VersionPlan, where: Predicate | None) -> bool:
-    """Whether the entries of a plan are those that a condition needs, with few others."""
+    """Return whether the entries of a plan are those that a condition needs, with few others."""
     if planned.predicate == where:
         return True
     if where is None or len(planned.entries) > ENTRIES_UNPRUNED:
         return False
-    wanted = list(conjuncts(where))
-    return planned.predicate is None or all(one in wanted for one in conjuncts(planned.predicate))
+    parts = list(conjuncts(where))
+    return planned.predicate is None or all(part in parts for part in conjuncts(planned.predicate))
 
 
 def _files(entries: Iterable[common_pb2.LiveEntry]) -> list[ScannedFile]:
-    return [ScannedFile(one.file, one.data_version) for one in entries if one.HasField("file")]
+    return [ScannedFile(entry.file, entry.data_version) for entry in entries if entry.HasField("file")]
 
 
 def _each(read: Callable[[FileToRead], Iterable[Any]], source: Source[FileToRead]) -> Iterator[Any]:
-    for one in source():
-        yield from read(one)
+    for file in source():
+        yield from read(file)
 
 
 def _as_shown(rows: pa.Table, shown: pa.Schema) -> pa.Table:
-    """The rows in the schema that readers see. A cast loads pyarrow.compute, also where there is nothing to do."""
+    """Return the rows in the schema that readers see. A cast loads pyarrow.compute, even without anything to cast."""
     fits = all(
         column.type.equals(field.type, check_metadata=True) and (field.nullable or not column.null_count)
         for column, field in zip(rows.columns, shown, strict=True)
@@ -392,20 +396,20 @@ def _as_shown(rows: pa.Table, shown: pa.Schema) -> pa.Table:
     return pa.table(rows.columns, schema=shown) if fits else rows.cast(shown)
 
 
-def _hidden_flags(one: FileToRead, rows: pa.Table, at: int) -> Any:
-    """Which of the rows are hidden; None: none of them."""
-    found = None
-    begin, end = np.searchsorted(one.hidden, np.array([at, at + len(rows)], np.uint64))
+def _hidden_flags(file: FileToRead, rows: pa.Table, at: int) -> Any:
+    """Return a flag for each row that is true if it is hidden; None if no row is."""
+    flags = None
+    begin, end = np.searchsorted(file.hidden, np.array([at, at + len(rows)], np.uint64))
     if end > begin:
-        found = np.zeros(len(rows), bool)
-        found[one.hidden[begin:end] - np.uint64(at)] = True
-    if one.has_tombstones:
+        flags = np.zeros(len(rows), bool)
+        flags[file.hidden[begin:end] - np.uint64(at)] = True
+    if file.has_tombstones:
         gone = rows.column(OP).to_numpy() == TOMBSTONE
-        found = gone if found is None else found | gone
-    if one.file.hidden is not None:
-        found = np.zeros(len(rows), bool) if found is None else found
-        found[places_of(_ids(rows), positions_of(one.file.hidden))] = True
-    return found if found is not None and found.any() else None
+        flags = gone if flags is None else flags | gone
+    if file.file.hidden is not None:
+        flags = np.zeros(len(rows), bool) if flags is None else flags
+        flags[places_of(_ids(rows), positions_of(file.file.hidden))] = True
+    return flags if flags is not None and flags.any() else None
 
 
 def _ids(rows: pa.Table) -> Positions:
@@ -414,31 +418,31 @@ def _ids(rows: pa.Table) -> Positions:
 
 
 def _chosen(rows: pa.Table, hidden: Any, condition: Choice) -> Numbers:
-    """The places of the visible rows for which the condition is true; `rows` has the columns of the condition."""
+    """Return the places of the visible rows for which the condition is true; `rows` has the condition's columns."""
     places = condition(rows)
     return places if hidden is None else places[~hidden[places]]
 
 
 def shown_schema(table: TableView) -> pa.Schema:
-    """The table's columns, as its readers see them."""
+    """Return the table's columns as its readers see them."""
     return columns_schema(table.meta)
 
 
 def columns_schema(meta: catalog_pb2.Table) -> pa.Schema:
-    """Likewise, of the service's answer."""
+    """Return the columns in the service's answer as readers see them."""
     return _columns_schema(catalog_pb2.Table(columns=meta.columns).SerializeToString())
 
 
 @lru_cache(maxsize=1 << 7)
 def _columns_schema(columns: bytes) -> pa.Schema:
     listed = catalog_pb2.Table.FromString(columns).columns
-    return pa.schema([pa.field(one.name, plain(column_field(one).type), one.nullable) for one in listed])
+    return pa.schema([pa.field(column.name, plain(column_field(column).type), column.nullable) for column in listed])
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type without field ids."""
+    """Return the type without field ids."""
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, plain(one.type), one.nullable) for one in kind])
+        return pa.struct([pa.field(field.name, plain(field.type), field.nullable) for field in kind])
     if pa.types.is_map(kind):
         return pa.map_(plain(kind.key_type), plain(kind.item_type))
     if pa.types.is_list(kind):

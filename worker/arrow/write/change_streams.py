@@ -66,12 +66,12 @@ class ChangeColumns:
     sequence: str
     upserts: Collection[Any] = UPSERTS
     deletes: Collection[Any] = DELETES
-    soft_delete: str | None = None  # a boolean column of the table: rows that are deleted stay, and have true there
+    soft_delete: str | None = None  # a boolean column of the table that is true for deleted rows, which stay
 
 
 @dataclass(frozen=True)
 class ChangeCounts:
-    """How many of the given rows had which outcome; each row has one."""
+    """The number of given rows with each outcome; each row has one outcome."""
 
     upserted: int = 0
     deleted: int = 0
@@ -82,7 +82,7 @@ class ChangeCounts:
 
 @dataclass
 class ChangeWrite:
-    """The write of a batch; `counts` are those of its last stage."""
+    """The write of a batch; `counts` are the counts of its last stage."""
 
     write: Write
     counts: ChangeCounts
@@ -164,7 +164,7 @@ def plan_changes(
 
 
 def _upserts(meta: catalog_pb2.Table, rows: pa.Table) -> pa.Table:
-    """The rows in the table's shape. If there are none, the changes are deletes, which need the key alone."""
+    """Return the rows in the table's shape. If there are none, the changes are deletes, which need the key alone."""
     if len(rows):
         return fitted(rows, meta)
     check_names(rows.column_names, meta)
@@ -232,7 +232,7 @@ def _named(rows: pa.Table, name: str) -> str:
 
 
 def _deletes(values: pa.ChunkedArray, columns: ChangeColumns) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows are deletes; an operation that is neither is refused with its row."""
+    """Return for each row whether it is a delete; an unknown operation is refused with its row."""
     words = {_word(value): False for value in columns.upserts} | {_word(value): True for value in columns.deletes}
     encoded = pc.dictionary_encode(values.combine_chunks(), null_encoding="encode")
     kinds = encoded.dictionary.to_pylist()
@@ -275,7 +275,7 @@ def _refuse_null(values: pa.ChunkedArray, reason: str, what: str) -> None:
 
 
 def _newest(keys: pa.Table, sequence: pa.ChunkedArray) -> Places:
-    """The place of the newest change of each key; of equal sequences the later row is newer."""
+    """Return the place of the newest change of each key; of equal sequences, the later row is newer."""
     frame = frame_of(keys.append_column(SEQUENCE, sequence)).with_row_index(AT)
     newest = frame.sort(SEQUENCE, AT).unique(keys.column_names, keep="last")
     return np.sort(newest[AT].to_numpy()).astype(np.int64)
@@ -293,7 +293,7 @@ def _with_soft_deletes(meta: catalog_pb2.Table, batch: _Batch, name: str) -> pa.
 
 
 def _old_rows(then: TableView, version: int, near: common_pb2.Predicate, batch: _Batch) -> pa.Table:
-    """The rows of the table near the keys, with what tombstones need and the stored sequence."""
+    """Return the rows of the table near the keys, with the columns of tombstones and the stored sequence."""
     reader = VersionRows(then, version)
     kept = {*tombstone_columns(then.meta), *([] if batch.stored is None else [batch.stored])}
     names = [field.name for field in arrow_schema(then.meta) if field.name in kept]
@@ -303,7 +303,7 @@ def _old_rows(then: TableView, version: int, near: common_pb2.Predicate, batch: 
 def _matched(
     meta: catalog_pb2.Table, old: pa.Table, batch: _Batch
 ) -> tuple[Places, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """The place of each change's row among the old rows, or -1, and whether that row has a higher sequence."""
+    """Return the place of each change's row among the old rows, or -1, and whether that row has a higher sequence."""
     names = identity_columns(meta)
     stored = frame_of(old.select(names)).with_row_index(AT)
     if batch.stored is not None:

@@ -1,4 +1,4 @@
-"""Entries that have their few rows themselves. Their facts are those that the footer of a file would have."""
+"""Entries that contain their few rows, and the statistics that the footer of a file would have."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from worker.files.parquet_options import has_nan
 ROWS: Final = "write.inline.rows"
 BYTES: Final = "write.inline.bytes"
 DEFAULTS: Final = {ROWS: common_pb2.LIMIT_INLINE_ROWS, BYTES: common_pb2.LIMIT_INLINE_BYTES}
-FEW: Final = 1 << 8  # values, whose bounds Python finds sooner than Arrow
-FILES_OF_ALL: Final = 100  # a write to more files may have as many rows for each as one to so many has on average
+FEW: Final = 1 << 8  # values: Python finds the bounds of fewer sooner than Arrow
+FILES_OF_ALL: Final = 100  # a write to more files may have as many rows per file as a write to so many files
 KINDS: Final[Mapping[common_pb2.FileKind.ValueType, common_pb2.FileKind.ValueType]] = {
     common_pb2.FILE_KIND_UNSPECIFIED: common_pb2.FILE_KIND_INLINED,
     common_pb2.FILE_KIND_DELTA: common_pb2.FILE_KIND_INLINED_DELTA,
@@ -34,13 +34,13 @@ COMMIT_BYTES_MAX: Final = common_pb2.LIMIT_INLINE_COMMIT_BYTES  # each part of a
 
 
 def are_few(meta: catalog_pb2.Table, rows: pa.Table, files: int = 1) -> bool:
-    """Whether the rows of a write to so many files are few enough, by the table's properties."""
+    """Return whether the rows of a write to so many files are few enough, by the table's properties."""
     most = _most(meta, ROWS)
     return len(rows) <= max(most, files * most // FILES_OF_ALL) and takes_at_most(rows, _most(meta, BYTES))
 
 
 def takes_at_most(rows: pa.Table, most: int) -> bool:
-    """Whether the rows take so many bytes in memory, or fewer. Whole buffers are counted far sooner than parts."""
+    """Return whether the rows take at most so many bytes in memory. Whole buffers are counted far sooner than parts."""
     return bool(rows.get_total_buffer_size() <= most or rows.nbytes <= most)
 
 
@@ -51,7 +51,7 @@ def _most(meta: catalog_pb2.Table, name: str) -> int:
 def inlined_files(
     meta: catalog_pb2.Table, parts: Sequence[tuple[str, pa.Table]], kind: common_pb2.FileKind.ValueType
 ) -> list[common_pb2.DataFile] | None:
-    """The entries of parts, each a path and rows in the shape of the table's files; None: they take too many bytes."""
+    """Return the entries of parts, each a path and rows in the shape of the table's files; None if too large."""
     groups: dict[bool, list[tuple[str, pa.Table]]] = defaultdict(list)  # of one schema
     for path, rows in parts:
         groups[SET in rows.schema.names].append((path, rows))
@@ -73,12 +73,12 @@ def inlined_files(
 
 
 def _entries(meta: catalog_pb2.Table, rows: pa.Table, counts: Sequence[int]) -> list[common_pb2.DataFile]:
-    """What is said of rows that follow each other, so many in each entry."""
+    """Return entries for consecutive rows, with their statistics; `counts` are the rows of each entry."""
     entries = [common_pb2.DataFile(rows=count, schema_version=meta.schema_version) for count in counts]
     begins = list(accumulate(counts[:-1], initial=0))
     fixed = {*meta.primary_key, *meta.partition_columns}
     leading, others = meta.columns[:STATS_COLUMNS], meta.columns[STATS_COLUMNS:]
-    for column in (*leading, *(one for one in others if not one.nullable or one.name in fixed)):
+    for column in (*leading, *(other for other in others if not other.nullable or other.name in fixed)):
         values = rows.column(column.name).combine_chunks()
         if not pa.types.is_nested(values.type):
             for entry, stats in zip(entries, _stats(column, values, counts, begins), strict=True):
@@ -100,7 +100,7 @@ def _entries(meta: catalog_pb2.Table, rows: pa.Table, counts: Sequence[int]) -> 
 def _stats(
     column: catalog_pb2.Column, values: pa.Array, counts: Sequence[int], begins: Sequence[int]
 ) -> Iterator[common_pb2.ColumnStats | None]:
-    """Those of each entry's values; None of those with NaN, as files have none of them."""
+    """Yield the statistics of each entry's values; None if these include NaN, as for files."""
     if len(values) <= FEW:
         yield from _stats_of_few(column, values, counts, begins)
         return
@@ -123,7 +123,7 @@ def _stats(
 def _stats_of_few(
     column: catalog_pb2.Column, values: pa.Array, counts: Sequence[int], begins: Sequence[int]
 ) -> Iterator[common_pb2.ColumnStats | None]:
-    """The same, of so few values that calling Arrow for each column would be most of a small write."""
+    """Yield the same for few values, without Arrow: its calls for each column would be most of a small write."""
     has_bounds, is_float = not pa.types.is_binary(values.type), pa.types.is_floating(values.type)
     raw = _raw(values) if has_bounds else values.to_pylist()
     for begin, count in zip(begins, counts, strict=True):
@@ -138,7 +138,7 @@ def _stats_of_few(
 
 
 def _extremes(values: pa.Array, counts: Sequence[int]) -> tuple[pa.Array, pa.Array]:
-    """The least and the greatest value of each entry; NULL where all are."""
+    """Return the least and the greatest value of each entry; NULL if all its values are NULL."""
     if len(values) == len(counts):
         return values, values
     if len(counts) == 1:
@@ -150,7 +150,7 @@ def _extremes(values: pa.Array, counts: Sequence[int]) -> tuple[pa.Array, pa.Arr
 
 
 def _raw(values: pa.Array) -> list[Any]:
-    """The values as a footer has them; those of decimals are not."""
+    """Return the values as a footer has them; decimals stay as they are."""
     if pa.types.is_temporal(values.type):
         values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
     raw: list[Any] = values.to_pylist()

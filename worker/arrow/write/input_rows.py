@@ -37,13 +37,13 @@ NUMBERS: Final[Sequence[Callable[[pa.DataType], bool]]] = (
 
 
 def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
-    """The rows in the table's order and types; a missing column gets its default, or NULL."""
+    """Return the rows in the table's order and types; a missing column gets its default, or NULL."""
     schema = arrow_schema(meta)
     if rows.schema.equals(schema) and (fit := _as_they_are(rows, meta, schema)) is not None:
         return fit
     names = rows.column_names
     check_names(names, meta)
-    check_all_there(names, meta)
+    check_none_missing(names, meta)
     given = {name.lower(): at for at, name in enumerate(names)}
     exact = exact_names(meta)
     own_columns = rows.columns
@@ -63,9 +63,9 @@ def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
 
 
 def _as_they_are(rows: pa.Table, meta: catalog_pb2.Table, schema: pa.Schema) -> pa.Table | None:
-    """Rows that have the table's names and types already, with its ids of columns.
+    """Return rows that already have the table's names and types, with its column ids.
 
-    None if parts of columns need ids, too. Thousands of columns take long one by one.
+    None if parts of columns need ids, too. This is for tables with thousands of columns: one by one they take long.
     """
     if any(map(pa.types.is_nested, schema.types)):
         return None
@@ -76,21 +76,21 @@ def _as_they_are(rows: pa.Table, meta: catalog_pb2.Table, schema: pa.Schema) -> 
     return pa.Table.from_batches(batches, schema) if len(batches) == 1 else pa.table(rows.columns, schema=schema)
 
 
-_kind_of: Final = lru_cache(maxsize=1 << 10)(read_type)  # small writes ask for the same ones again and again
+_kind_of: Final = lru_cache(maxsize=1 << 10)(read_type)  # small writes need the same types again and again
 
 
 def check_names(names: Sequence[str], meta: catalog_pb2.Table) -> None:
-    known = {column.name.lower() for column in meta.columns}
+    columns = {column.name.lower() for column in meta.columns}
     counts = Counter(name.lower() for name in names)
     for name in names:
-        if name.lower() not in known:
+        if name.lower() not in columns:
             hint = "" if name in RESERVED else "; add_columns() adds it"
             raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}{hint}")
         if counts[name.lower()] > 1:
             raise InputError("COLUMN_TWICE", f"the rows have {name} twice")
 
 
-def check_all_there(names: Sequence[str], meta: catalog_pb2.Table) -> None:
+def check_none_missing(names: Sequence[str], meta: catalog_pb2.Table) -> None:
     lower = {name.lower() for name in names}
     for column in meta.columns:
         needs = column.name in meta.partition_columns or not (column.nullable or column.default_sql)
@@ -99,12 +99,12 @@ def check_all_there(names: Sequence[str], meta: catalog_pb2.Table) -> None:
 
 
 def default_of(column: catalog_pb2.Column, kind: pa.DataType) -> pa.Scalar:
-    """The default of a column, if it is a plain constant; what has to be computed needs Spark."""
+    """Return the default of a column if it is a plain constant. Raises InputError if Spark has to compute it."""
     text = column.default_sql.strip()
     if not text or text.lower() == "null":
         return pa.scalar(None, kind)
     try:
-        is_text = text.startswith("'")  # of a number or a truth Spark makes the text
+        is_text = text.startswith("'")  # the text of a number or boolean is made by Spark
         if CONSTANT.match(text) is not None and (is_text or column.type != "string"):
             return pa.scalar(python_value(wire_value(text.strip("'"), column.type)), kind)
     except InputError:
@@ -115,7 +115,7 @@ def default_of(column: catalog_pb2.Column, kind: pa.DataType) -> pa.Scalar:
 
 
 def is_constant(column: catalog_pb2.Column) -> bool:
-    """Whether its default needs no Spark: there is none, or it is a plain constant of the column's type."""
+    """Return whether its default needs no Spark: there is none, or it is a plain constant of the column's type."""
     try:
         default_of(column, column_field(column).type)
     except (InputError, pa.ArrowException):
@@ -128,9 +128,9 @@ def is_constant(column: catalog_pb2.Column) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where values go: a type, the path of a column or of a part of it, and its table.
+    """The type that values are cast to, the path of their column or of a part of it, and its table.
 
-    Values that are exact don't change at all; others become the nearest `float` or `double`, as 0.1 does.
+    With `is_exact`, values don't change at all; else they may become the nearest `float` or `double`, as 0.1 does.
     """
 
     type: pa.DataType
@@ -146,19 +146,19 @@ class Target:
 
 
 def misfit(reason: str, target: Target, given: str, why: str = "") -> InputError:
-    """The refusal of a value or of a column of values, in one sentence for all kinds of rows."""
-    there = f"{target.type}, its type in {target.table}"
-    said = {
-        "CAST_LOSSY": f"a value of {target.path} ({given}) would change as {there}",
+    """Return the error for a value, or a column, that doesn't fit: the same sentence for all kinds of rows."""
+    target_type = f"{target.type}, its type in {target.table}"
+    messages = {
+        "CAST_LOSSY": f"a value of {target.path} ({given}) would change as {target_type}",
         "SCHEMA_MISMATCH": f"the rows don't fit {target.table}: {target.path} is {target.type} there, "
         f"and {given} in the rows",
-        "VALUE_INVALID": f"a value of {target.path} ({given}) can't be {there}",
+        "VALUE_INVALID": f"a value of {target.path} ({given}) can't be {target_type}",
     }
-    return InputError(reason, said[reason] + (f": {why}" if why else ""))
+    return InputError(reason, messages[reason] + (f": {why}" if why else ""))
 
 
 def column_as(column: pa.ChunkedArray, target: Target) -> pa.ChunkedArray:
-    """The column as what is wanted; refused if a value of it would change."""
+    """Cast a column to the target's type. Raises InputError if a value would change."""
     if column.type.equals(target.type, check_metadata=True):  # with the table's ids of fields, not another's
         return column
     _check_type(column.type, target)
@@ -169,34 +169,34 @@ def column_as(column: pa.ChunkedArray, target: Target) -> pa.ChunkedArray:
         raise misfit("CAST_LOSSY", target, str(column.type), str(error)) from error
 
 
-def _cast(array: Any, wanted: pa.DataType, is_exact: bool) -> Any:
-    if pa.types.is_nested(wanted):
-        return nested(array, wanted, cast=lambda part, kind: _cast(part, kind, is_exact))
-    found = _as(array, wanted)
-    if pa.types.is_floating(wanted):
-        _check_float(array, found, is_exact)
-    elif pa.types.is_date(wanted) and pa.types.is_timestamp(array.type) and not found.cast(array.type).equals(array):
+def _cast(array: Any, kind: pa.DataType, is_exact: bool) -> Any:
+    if pa.types.is_nested(kind):
+        return nested(array, kind, cast=lambda part, part_kind: _cast(part, part_kind, is_exact))
+    stored = _as(array, kind)
+    if pa.types.is_floating(kind):
+        _check_float(array, stored, is_exact)
+    elif pa.types.is_date(kind) and pa.types.is_timestamp(array.type) and not stored.cast(array.type).equals(array):
         raise ValueError("a time of day would be lost")
-    return found
+    return stored
 
 
-def _as(array: Any, wanted: pa.DataType) -> Any:
-    if array.type == wanted:
+def _as(array: Any, kind: pa.DataType) -> Any:
+    if array.type == kind:
         return array
-    if pa.types.is_decimal(wanted) and pa.types.is_floating(array.type):  # by its digits, as Spark does
-        return pa.array([None if one is None else Decimal(repr(one)) for one in array.to_pylist()], wanted)
-    if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):  # Arrow asks for room for every integer
-        return array.cast(pa.decimal128(DIGITS_MAX, 0)).cast(wanted)
-    return array.cast(wanted)
+    if pa.types.is_decimal(kind) and pa.types.is_floating(array.type):  # by its digits, as Spark does
+        return pa.array([None if value is None else Decimal(repr(value)) for value in array.to_pylist()], kind)
+    if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):  # Arrow asks for room for every integer
+        return array.cast(pa.decimal128(DIGITS_MAX, 0)).cast(kind)
+    return array.cast(kind)
 
 
-def _check_float(given: Any, found: Any, is_exact: bool) -> None:
-    """Checks what Arrow doesn't: that no number became infinite, and, if it must not change at all, that none did."""
+def _check_float(given: Any, stored: Any, is_exact: bool) -> None:
+    """Check what Arrow doesn't: that no number became infinite, and none changed if `is_exact`."""
     if pa.types.is_decimal(given.type) and is_exact:
-        if not _as(found, given.type).equals(given):
+        if not _as(stored, given.type).equals(given):
             raise ValueError("it is not the same number there")
-    elif pa.types.is_floating(given.type) and given.type != found.type:
-        before, after = (one.cast(pa.float64()).to_numpy(zero_copy_only=False) for one in (given, found))
+    elif pa.types.is_floating(given.type) and given.type != stored.type:
+        before, after = (values.cast(pa.float64()).to_numpy(zero_copy_only=False) for values in (given, stored))
         if is_exact and not np.array_equal(before, after, equal_nan=True):
             raise ValueError("it is not the same number there")
         if (np.isinf(after) & ~np.isinf(before)).any():
@@ -204,13 +204,13 @@ def _check_float(given: Any, found: Any, is_exact: bool) -> None:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type without what is only another form of it."""
+    """Return the plain form of a type: a dictionary, view, large or fixed-size type becomes the ordinary type."""
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     if _is_list(kind):
         return pa.list_(pa.field("element", plain_type(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, plain_type(one.type)) for one in kind])
+        return pa.struct([pa.field(field.name, plain_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
         return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
     if _is_text(kind):
@@ -221,22 +221,22 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _check_type(given: pa.DataType, target: Target) -> None:
-    given, wanted = plain_type(given), target.type
-    if pa.types.is_struct(wanted) and pa.types.is_struct(given):
-        known = {field.name.lower(): field for field in wanted}
-        for one in given:
-            if one.name.lower() not in known:
-                path = f"{target.path}.{one.name}"
+    given, kind = plain_type(given), target.type
+    if pa.types.is_struct(kind) and pa.types.is_struct(given):
+        fields = {field.name.lower(): field for field in kind}
+        for field in given:
+            if field.name.lower() not in fields:
+                path = f"{target.path}.{field.name}"
                 raise InputError("COLUMN_UNKNOWN", f"{target.table} has no field {path}; add_columns() adds it")
-            _check_type(one.type, target.below(one.name, known[one.name.lower()].type))
-    elif pa.types.is_map(wanted) and pa.types.is_map(given):
-        _check_type(given.key_type, target.below("key", wanted.key_type))
-        _check_type(given.item_type, target.below("value", wanted.item_type))
-    elif pa.types.is_list(wanted) and pa.types.is_list(given):
+            _check_type(field.type, target.below(field.name, fields[field.name.lower()].type))
+    elif pa.types.is_map(kind) and pa.types.is_map(given):
+        _check_type(given.key_type, target.below("key", kind.key_type))
+        _check_type(given.item_type, target.below("value", kind.item_type))
+    elif pa.types.is_list(kind) and pa.types.is_list(given):
         _check_type(given.value_type, target.below_element())
-    elif pa.types.is_date(wanted) and pa.types.is_timestamp(given) and given.tz is not None:
+    elif pa.types.is_date(kind) and pa.types.is_timestamp(given) and given.tz is not None:
         raise misfit("CAST_LOSSY", target, str(given), "the day depends on a time zone: cast it yourself")
-    elif not storable(given, wanted):
+    elif not storable(given, kind):
         raise misfit("SCHEMA_MISMATCH", target, str(given))
 
 
@@ -244,19 +244,19 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def storable(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of the one type may be stored as the other, if none of them changes."""
-    if given == wanted or pa.types.is_null(given):
+def storable(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether values of the given type may be stored as the other, if none of them changes."""
+    if given == kind or pa.types.is_null(given):
         return True
     if any(fits(given) for fits in NUMBERS):
-        return any(fits(wanted) for fits in NUMBERS)
-    if pa.types.is_timestamp(given) and pa.types.is_date(wanted):
+        return any(fits(kind) for fits in NUMBERS)
+    if pa.types.is_timestamp(given) and pa.types.is_date(kind):
         return given.tz is None
-    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
-        return (given.tz is None) == (wanted.tz is None)
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(kind):
+        return (given.tz is None) == (kind.tz is None)
     if pa.types.is_date(given):
-        return bool(pa.types.is_date(wanted) or (pa.types.is_timestamp(wanted) and wanted.tz is None))
-    return (_is_text(given) and _is_text(wanted)) or (_is_bytes(given) and _is_bytes(wanted))
+        return bool(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None))
+    return (_is_text(given) and _is_text(kind)) or (_is_bytes(given) and _is_bytes(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -280,19 +280,19 @@ def check_not_null(values: pa.ChunkedArray, kind: Type, nullable: bool, path: st
 
 
 def _missing(array: Any, kind: Type, nullable: bool, path: str) -> Iterator[str]:
-    """The paths that have NULL and must not."""
+    """Yield the paths that have NULL and must not."""
     if not nullable and array.null_count:
         yield path
     match kind:
         case Struct(fields):
-            known = array.filter(array.is_valid()) if array.null_count else array
-            for at, one in enumerate(fields):
-                yield from _missing(known.field(at), one.kind, one.nullable, f"{path}.{one.name}")
+            present = array.filter(array.is_valid()) if array.null_count else array
+            for at, field in enumerate(fields):
+                yield from _missing(present.field(at), field.kind, field.nullable, f"{path}.{field.name}")
         case Array(element):
             yield from _missing(array.flatten(), element, True, f"{path}.element")
         case Map(key, value):
-            known = array.filter(array.is_valid()) if array.null_count else array
-            yield from _missing(known.keys, key, False, f"{path}.key")
-            yield from _missing(known.items, value, True, f"{path}.value")
+            present = array.filter(array.is_valid()) if array.null_count else array
+            yield from _missing(present.keys, key, False, f"{path}.key")
+            yield from _missing(present.items, value, True, f"{path}.value")
         case _:
             return

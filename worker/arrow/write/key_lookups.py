@@ -38,7 +38,7 @@ BYTES_TOGETHER: Final = 64 << 20  # of rows that are compared with the keys at o
 
 
 def fitted_keys(keys: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
-    """Rows of the key columns, and of partition columns if they are given, in the table's types."""
+    """Return rows of the key columns, and of given partition columns, in the table's types."""
     columns = {column.name: column for column in meta.columns}
     names = list(dict.fromkeys([*meta.primary_key, *meta.partition_columns]))
     given = {name.lower(): name for name in keys.column_names}
@@ -54,7 +54,7 @@ def fitted_keys(keys: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
 
 
 def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
-    """A condition that is true for these keys; of many or long keys it is true for all rows."""
+    """Return a condition that is true for these keys; for many or long keys it is true for all rows."""
     if not len(keys) or not _are_named(keys):
         return common_pb2.Predicate(literal=len(keys) > 0)
     types = {column.name: column.type for column in meta.columns}
@@ -70,7 +70,7 @@ def named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
 
 
 def near_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
-    """A condition that is true for every row with one of the keys; of many or long keys it names the bounds."""
+    """Return a condition that is true for every row with one of the keys; for many or long keys it has their bounds."""
     if not len(keys) or _are_named(keys):
         return named_keys(keys, meta)
     types = {column.name: column.type for column in meta.columns}
@@ -90,12 +90,12 @@ def near_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
 
 
 def _are_named(keys: pa.Table) -> bool:
-    """Whether a condition names each of the keys."""
+    """Return whether a condition names each of the keys."""
     return len(keys) <= KEYS_NAMED and can_be_listed(keys)
 
 
 def _among(rows: pa.Table, keys: pl.DataFrame) -> pa.Table:
-    """The rows that have one of the keys."""
+    """Return the rows that have one of the keys."""
     places = frame_of(rows.select(keys.columns)).with_row_index(GROUP)
     near = places.join(keys, on=keys.columns, how="semi", nulls_equal=True)[GROUP]
     return rows.take(pa.array(near.to_numpy()))
@@ -110,7 +110,7 @@ def rows_with(
     near: common_pb2.Predicate | None = None,
     files: Sequence[ScannedFile] | None = None,
 ) -> pa.Table:
-    """The visible rows of one version that have one of the keys, whatever their partition; in no order.
+    """Return the visible rows of one version that have one of the keys, whatever their partition, in no order.
 
     No bucket is merged: the newest image of a key in a partition is what it has there, or all of them are folded.
     `near` is `near_keys`, if it is known; `files` are those that have their rows, and maybe others, likewise.
@@ -148,7 +148,7 @@ def _images_of(
 
 
 def _chooser(reader: VersionRows, keys: pa.Table, near: common_pb2.Predicate) -> Callable[[pa.Table], pa.Table]:
-    """Chooses the rows that have one of the keys."""
+    """Return the choice of the rows that have one of the keys."""
     if len(keys) == 1:
         return lambda rows: rows.filter(reduce(pc.and_, [_equal(rows, keys, name) for name in keys.column_names]))
     if not _are_named(keys):  # the condition is no more than near them
@@ -159,13 +159,13 @@ def _chooser(reader: VersionRows, keys: pa.Table, near: common_pb2.Predicate) ->
 
 
 def _equal(rows: pa.Table, key: pa.Table, name: str) -> Any:
-    """Which of the rows have the key's value in a column, which may be NULL. No key has floats."""
+    """Return for each row whether it has the key's value in a column, which may be NULL. No key has floats."""
     value = key.column(name)[0]
     return pc.equal(rows.column(name), value) if value.is_valid else pc.is_null(rows.column(name))
 
 
 def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Those images that are the newest of their key in their partition, and no tombstones."""
+    """Return the images that are the newest of their key in their partition, without tombstones."""
     if len(images) == 1 and SET not in images.column_names:
         return images.select(list(columns)).slice(0, int(images.column(OP)[0].as_py() != TOMBSTONE))
     if SET in images.column_names:
@@ -178,14 +178,14 @@ def _newest(meta: catalog_pb2.Table, images: pa.Table, columns: Sequence[str]) -
 
 
 def newest_rows(table: TableView, keys: pa.Table, columns: Sequence[str] | None) -> pa.Table | None:
-    """The rows of the newest version that have one of the keys; None if that version has other columns.
+    """Return the rows of the newest version that have one of the keys; None if that version has other columns.
 
     Their few files are read at once, so no pin keeps them: if a purge was faster, the next try has a pin.
     """
     spans, near = key_spans_partitions(table.meta), near_keys(keys, table.meta)
     indexed = key_files_of(table, key_hashes(keys, table.meta)) if spans and len(keys) else None
     planned = newest_plan(table, near, indexed.request if indexed else None)
-    if planned is None:  # a service of the release before
+    if planned is None:  # a service of the previous release
         return _pinned_rows(table, keys, columns)
     if indexed is not None:
         forget_old(table, planned, indexed)
@@ -218,7 +218,7 @@ def _definition(meta: catalog_pb2.Table) -> Sequence[Any]:
 
 
 def with_rows_left_behind(table: TableView, stage: Stage, delta: pa.Table) -> pa.Table:
-    """The upserts, with tombstones for the rows of their keys in other partitions."""
+    """Return the upserts, with tombstones for the rows of their keys in other partitions."""
     gone = elsewhere(_lived_at(table.at(stage.read_version), stage.read_version, delta), delta, stage.meta)
     return pa.concat_tables([delta, tombstones(stage.meta, gone)]) if len(gone) else delta
 
@@ -251,7 +251,7 @@ def refuse_keys_elsewhere(table: TableView, stage: Stage, rows: pa.Table, named:
 
 
 def _looked_up(then: TableView, version: int, rows: pa.Table) -> pa.Table:
-    """The visible rows with the keys of these rows, with the columns of a tombstone."""
+    """Return the visible rows with the keys of these rows, with the columns of a tombstone."""
     reader = VersionRows(then, version)
     return rows_with(reader, then.meta, rows.select(list(then.meta.primary_key)), _kept_columns(reader, then.meta))
 
@@ -284,7 +284,7 @@ def _lived_at(then: TableView, version: int, rows: pa.Table) -> pa.Table:
 
 
 def _named_images(places: KeyPlaces, meta: catalog_pb2.Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The images that the key index names, with the values of the rows whose keys they have."""
+    """Return the images that the key index names, with the values of the rows whose keys they have."""
     taken = rows.take(pa.array(places.keys))
     values = [
         {part.column: python_value(part.value) for part in scanned.file.partition.values} for scanned in places.covered
@@ -305,7 +305,7 @@ def _named_images(places: KeyPlaces, meta: catalog_pb2.Table, rows: pa.Table, sc
 
 
 def elsewhere(old: pa.Table, rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
-    """The rows of `old` that lie where none of the rows lies."""
+    """Return the rows of `old` with a key and partition that none of the rows has."""
     names = _places(meta)
     places = frame_of(old.select(names)).with_row_index(GROUP)
     left = places.join(frame_of(rows.select(names)), on=names, how="anti", nulls_equal=True)[GROUP]
@@ -317,7 +317,7 @@ def _places(meta: catalog_pb2.Table) -> list[str]:
 
 
 def _by_partition(meta: catalog_pb2.Table, rows: pa.Table) -> Iterator[tuple[PartitionKey, pl.DataFrame]]:
-    """The keys of rows with their partition, by partition."""
+    """Yield the keys of rows by partition."""
     types = {column.name: column.type for column in meta.columns}
     names = list(meta.partition_columns)
     for part in frame_of(rows.select(_places(meta))).partition_by(names):

@@ -1,7 +1,7 @@
 """MERGE without Spark: source rows and rows of the table in Arrow, joined by equal columns.
 
-A row of the table that no source row can match is not read, unless clauses ask for it (`when_not_matched_by_source…`).
-Source rows of up to 1,000 keys are looked for by key, others in their partitions.
+A row of the table that no source row can match is not read, unless a clause needs it (`when_not_matched_by_source…`).
+Rows that match up to 1,000 keys of the source are found by key, others in their partitions.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class _Merge:
     """A merge that is bound to the columns of both sides."""
 
     equal: tuple[Expression, ...]  # a column of the table equals one of the source
-    others: tuple[Expression, ...]  # what else ON asks of a pair
+    others: tuple[Expression, ...]  # the other conditions of ON
     clauses: tuple[_Clause, ...]
 
 
 def plan_merge(table: TableView, rows: pa.Table, on: str | Sequence[str], clauses: Sequence[Clause]) -> Write:
-    """Raises NotPlainError if that needs Spark."""
+    """Plan a merge. Raises NotPlainError if it needs Spark."""
     meta = table.meta
     source = plain_source(rows)
     merge = _bound(meta, source, on, clauses)
@@ -115,7 +115,7 @@ def plan_merge(table: TableView, rows: pa.Table, on: str | Sequence[str], clause
     return Write(table, common_pb2.OPERATION_MERGE, stage, reads=reads, looks_keys_up=spans)
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------------
+# -- clauses -----------------------------------------------------------------------------------------------------------
 
 
 def _bound(meta: catalog_pb2.Table, source: pa.Table, on: str | Sequence[str], clauses: Sequence[Clause]) -> _Merge:
@@ -129,8 +129,12 @@ def _bound(meta: catalog_pb2.Table, source: pa.Table, on: str | Sequence[str], c
 
 
 def _columns(meta: catalog_pb2.Table, source: pa.Table) -> Columns:
-    found = {(TARGET, one.name.lower()): (f"{TARGET}.{one.name}", column_field(one).type) for one in meta.columns}
-    return found | {(SOURCE, field.name.lower()): (f"{SOURCE}.{field.name}", field.type) for field in source.schema}
+    target_columns = {
+        (TARGET, column.name.lower()): (f"{TARGET}.{column.name}", column_field(column).type) for column in meta.columns
+    }
+    return target_columns | {
+        (SOURCE, field.name.lower()): (f"{SOURCE}.{field.name}", field.type) for field in source.schema
+    }
 
 
 def _joins(part: Expression) -> bool:
@@ -141,7 +145,7 @@ def _joins(part: Expression) -> bool:
 
 def _side(part: Expression, side: str) -> Expression:
     assert part.equal is not None
-    return next(one for one in part.equal if str(one.column).startswith(f"{side}."))
+    return next(expression for expression in part.equal if str(expression.column).startswith(f"{side}."))
 
 
 def _name(column: Expression) -> str:
@@ -164,18 +168,18 @@ def _bound_clause(meta: catalog_pb2.Table, source: pa.Table, columns: Columns, c
 
 
 def _taken(meta: catalog_pb2.Table, source: pa.Table, *, is_new: bool) -> Values:
-    """The table's columns that the source has; the key of an existing row stays."""
-    known = {name.lower(): name for name in source.column_names}
+    """Return the values of the table's columns that the source has; the key of an existing row stays."""
+    names = {name.lower(): name for name in source.column_names}
     fixed = () if is_new else meta.primary_key
-    chosen = [column for column in meta.columns if column.name.lower() in known and column.name not in fixed]
+    chosen = [column for column in meta.columns if column.name.lower() in names and column.name not in fixed]
     if not chosen:
         raise no_common_column()
-    found = {}
+    values = {}
     for column in chosen:
-        name = known[column.name.lower()]
+        name = names[column.name.lower()]
         given = _column(f"{SOURCE}.{name}", source.schema.field(name).type)
-        found[column.name] = stored(meta, column, given, is_whole=not is_new)
-    return found
+        values[column.name] = stored(meta, column, given, is_whole=not is_new)
+    return values
 
 
 def _column(name: str, kind: pa.DataType) -> Expression:
@@ -189,16 +193,16 @@ def _inserted(meta: catalog_pb2.Table, settings: Mapping[str, Any], columns: Col
         if key not in given:
             raise key_missing(key)
     others = {name: value for name, value in settings.items() if named_column(meta, name).name not in keys}
-    found = dict(checked_values(meta, others, columns)) if others else {}
+    values = dict(checked_values(meta, others, columns)) if others else {}
     for column in meta.columns:
         if column.name in keys:
-            found[column.name] = value_of(meta, column, given[column.name], columns)
-    return found
+            values[column.name] = value_of(meta, column, given[column.name], columns)
+    return values
 
 
 def _defaults(meta: catalog_pb2.Table, values: Values) -> Values:
-    """What new rows have in the other columns."""
-    found = {}
+    """Return the values of new rows in the other columns."""
+    defaults = {}
     for column in meta.columns:
         if column.name not in values:
             try:
@@ -206,8 +210,8 @@ def _defaults(meta: catalog_pb2.Table, values: Values) -> Values:
             except InputError as error:
                 raise NotPlainError(error.reason, str(error).partition(": ")[2]) from error
             constant = Expression(scalar.type, _constant(scalar), text=column.default_sql or "NULL")
-            found[column.name] = stored(meta, column, constant, is_whole=False)
-    return found
+            defaults[column.name] = stored(meta, column, constant, is_whole=False)
+    return defaults
 
 
 def _constant(scalar: pa.Scalar) -> Callable[[pa.Table], pa.Scalar]:
@@ -218,16 +222,18 @@ def _constant(scalar: pa.Scalar) -> Callable[[pa.Table], pa.Scalar]:
 
 
 def _columns_set(meta: catalog_pb2.Table, merge: _Merge) -> frozenset[str] | None:
-    """The columns that its images of rows that are there set; None: these are whole."""
+    """Return the columns that the images of existing rows set; None if these images are whole."""
     names = frozenset(name for clause in merge.clauses if clause.action == "update" for name in clause.values)
-    is_set = is_partial(meta) and names and names.isdisjoint(meta.partition_columns)  # what moves is whole
+    is_set = (
+        is_partial(meta) and names and names.isdisjoint(meta.partition_columns)
+    )  # a row that moves has a whole image
     return names if is_set else None
 
 
 def _columns_read(
     meta: catalog_pb2.Table, source: pa.Table, merge: _Merge, clauses: Sequence[Clause]
 ) -> frozenset[str]:
-    """The table's columns in ON, in conditions and in the expressions of what is set."""
+    """Return the table's columns in ON, in conditions and in the expressions of new values."""
     columns = _columns(meta, source)
     texts = [value for clause in clauses for value in (clause.settings or {}).values() if isinstance(value, str)]
     conditions = [clause.condition for clause in merge.clauses if clause.condition is not None]
@@ -240,19 +246,19 @@ def _columns_read(
 
 
 def _near(meta: catalog_pb2.Table, source: pa.Table, merge: _Merge) -> common_pb2.Predicate:
-    """A condition that is true for every row of the table that a source row can match."""
-    known = [found for part in merge.others if (found := _of_target(meta, part)) is not None]
+    """Return a condition that is true for every row of the table that a source row can match."""
+    conditions = [condition for part in merge.others if (condition := _of_target(meta, part)) is not None]
     named = [part for part in merge.equal if _is_exact(meta, source, part)]
     partitions = [part for part in named if _name(_side(part, TARGET)) in meta.partition_columns]
     for parts, most in ((named, KEYS_NAMED), (partitions, PARTITIONS_NAMED)):
         rows = _distinct(source, merge, parts)
         if parts and len(rows) <= most and can_be_listed(rows.to_arrow()):
-            return all_of([*known, _any_of(meta, parts, rows)])
-    return all_of(known)
+            return all_of([*conditions, _any_of(meta, parts, rows)])
+    return all_of(conditions)
 
 
 def _of_target(meta: catalog_pb2.Table, part: Expression) -> common_pb2.Predicate | None:
-    """What ON asks of the row of the table alone, if the service can read it."""
+    """Return a part of ON as a condition on the table's row alone; None if it is no such plain condition."""
     if not part.text or not part.columns or not all(name.startswith(f"{TARGET}.") for name in part.columns):
         return None
     try:
@@ -262,7 +268,7 @@ def _of_target(meta: catalog_pb2.Table, part: Expression) -> common_pb2.Predicat
 
 
 def _is_exact(meta: catalog_pb2.Table, source: pa.Table, part: Expression) -> bool:
-    """Whether both sides have one type, whose equal values are identical."""
+    """Return whether both sides have one type, whose equal values are identical."""
     types = {column.name: column.type for column in meta.columns}
     target, given = _side(part, TARGET), _side(part, SOURCE)
     is_known = types[_name(target)] in EXACT
@@ -280,11 +286,11 @@ def _fits(source: pa.Table, given: Expression, target: Expression) -> bool:
 
 
 def _distinct(source: pa.Table, merge: _Merge, parts: Sequence[Expression]) -> pl.DataFrame:
-    """The values of the source in these columns, of rows that can match."""
+    """Return the distinct values of the source in these columns, of rows that can match."""
     names = {str(at): _name(_side(part, SOURCE)) for at, part in enumerate(merge.equal)}
     frame = frame_of(pa.table({at: source.column(name) for at, name in names.items()}))
     strict = [str(at) for at, part in enumerate(merge.equal) if not part.null_safe]
-    chosen = [str(at) for at, part in enumerate(merge.equal) if any(part is one for one in parts)]
+    chosen = [str(at) for at, part in enumerate(merge.equal) if any(part is other for other in parts)]
     return frame.drop_nulls(strict).select(chosen).unique(maintain_order=True) if chosen else pl.DataFrame()
 
 
@@ -297,8 +303,8 @@ def _any_of(meta: catalog_pb2.Table, parts: Sequence[Expression], rows: pl.DataF
         [wire_value(value, types[name]) for name, value in zip(names, row, strict=True)] for row in rows.iter_rows()
     ]
     if len(names) == 1 and all(value.WhichOneof("kind") != "null" for [value] in values):
-        one = common_pb2.InList(column=names[0], values=[value for [value] in values])
-        return common_pb2.Predicate(in_list=one)
+        in_list = common_pb2.InList(column=names[0], values=[value for [value] in values])
+        return common_pb2.Predicate(in_list=in_list)
     places = [all_of([equality(name, value) for name, value in zip(names, row, strict=True)]) for row in values]
     return places[0] if len(places) == 1 else common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=places))
 
@@ -307,28 +313,28 @@ def _any_of(meta: catalog_pb2.Table, parts: Sequence[Expression], rows: pl.DataF
 
 
 def _upserted(meta: catalog_pb2.Table, source: pa.Table, merge: _Merge, clauses: Sequence[Clause]) -> pa.Table | None:
-    """The delta of a merge in which each source row becomes the row of its key, whatever exists; None: it is another.
+    """Return the delta of a merge in which each source row becomes the row of its key, whatever exists; else None.
 
     Then the table need not be read.
     """
     if not meta.primary_key or key_spans_partitions(meta) or not are_upserts(clauses) or merge.others:
         return None
-    known = {name.lower() for name in source.column_names}
+    source_names = {name.lower() for name in source.column_names}
     may_lack = {column.name for column in meta.columns if is_partial(meta) and (column.nullable or column.default_sql)}
-    is_whole = all(column.name.lower() in known or column.name in may_lack for column in meta.columns)
+    is_whole = all(column.name.lower() in source_names or column.name in may_lack for column in meta.columns)
     names = {_name(_side(part, TARGET)) for part in merge.equal}
     is_same = all(_name(_side(part, SOURCE)).lower() == _name(_side(part, TARGET)).lower() for part in merge.equal)
     is_safe = all(part.null_safe or _name(_side(part, TARGET)) in meta.primary_key for part in merge.equal)
     are_exact = all(_is_exact(meta, source, part) for part in merge.equal)
     if not (is_whole and is_same and is_safe and are_exact and names == set(places_of(meta))):
         return None
-    wanted = {column.name.lower() for column in meta.columns}
-    own = source.select([name for name in source.column_names if name.lower() in wanted])
+    own_names = {column.name.lower() for column in meta.columns}
+    own = source.select([name for name in source.column_names if name.lower() in own_names])
     delta = with_op(fitted(own, meta), UPSERT)
     try:
         check_keys(delta, meta)
     except InputError:
-        return None  # which error it is the table says
+        return None  # which error it is depends on the table's rows
     return partial_images.setting(delta, meta, [own.column_names]) if is_partial(meta) else delta
 
 
@@ -366,7 +372,7 @@ def _staged(
 
 
 def _applied(target: pa.Table, source: pa.Table, merge: _Merge) -> Iterator[tuple[_Clause, Places, Places]]:
-    """The clauses with the places of the rows that each applies to; -1 where a side has no row."""
+    """Yield the clauses with the places of the rows that each applies to; -1 if a side has no row."""
     left, right = _pairs(target, source, merge)
     new = np.setdiff1d(np.arange(len(source)), right)
     alone = np.setdiff1d(np.arange(len(target)), left)
@@ -386,26 +392,26 @@ def _applied(target: pa.Table, source: pa.Table, merge: _Merge) -> Iterator[tupl
 
 
 def _pairs(target: pa.Table, source: pa.Table, merge: _Merge) -> tuple[Places, Places]:
-    """The places of the rows that match."""
+    """Return the places of the rows that match."""
     sides = [_keys(target, merge, TARGET), _keys(source, merge, SOURCE)]
     on = [f"c{at}" for at in range(len(merge.equal))]
     both = sides[0].join(sides[1], on=on, how="inner", nulls_equal=True, suffix=SOURCE)
     left, right = both[AT].to_numpy(), both[AT + SOURCE].to_numpy()
     if merge.others:
         rows = _side_by_side(target, source, left, right)
-        holds = np.logical_and.reduce([_holds(one, rows) for one in merge.others])
+        holds = np.logical_and.reduce([_holds(condition, rows) for condition in merge.others])
         left, right = left[holds], right[holds]
     return left, right
 
 
 def _keys(rows: pa.Table, merge: _Merge, side: str) -> pl.DataFrame:
-    """What the rows are joined by, and their places; without rows that match nothing because of a NULL."""
+    """Return the columns of the join and the rows' places, without rows that match nothing because of a NULL."""
     columns = {}
     for at, part in enumerate(merge.equal):
         kind = comparable(*part.equal or ())
         column = _side(part, side)
         values = cast(_column(_name(column), column.kind), kind).over(rows)
-        columns[f"c{at}"] = pc.add(values, 0.0) if pa.types.is_floating(kind) else values  # both zeros are one
+        columns[f"c{at}"] = pc.add(values, 0.0) if pa.types.is_floating(kind) else values  # -0.0 becomes 0.0
     frame = frame_of(pa.table(columns)).with_columns(pl.Series(AT, np.arange(len(rows))))
     return frame.drop_nulls([f"c{at}" for at, part in enumerate(merge.equal) if not part.null_safe])
 
@@ -416,16 +422,16 @@ def _holds(condition: Expression, rows: pa.Table) -> Truths:
 
 
 def _side_by_side(target: pa.Table, source: pa.Table, left: Places, right: Places) -> pa.Table:
-    """Rows of both sides, by their places; NULL where a side has none."""
+    """Return rows of both sides by their places; NULL if a side has none."""
     columns: dict[str, pa.ChunkedArray] = {}
     for side, rows, places in ((TARGET, target, left), (SOURCE, source, right)):
-        found = rows.take(pa.array(places, mask=places < 0))
-        columns |= {f"{side}.{name}": column for name, column in zip(found.column_names, found.columns, strict=True)}
+        taken = rows.take(pa.array(places, mask=places < 0))
+        columns |= {f"{side}.{name}": column for name, column in zip(taken.column_names, taken.columns, strict=True)}
     return pa.table(columns)
 
 
 def _refuse_twice(meta: catalog_pb2.Table, target: pa.Table, places: Places) -> None:
-    """A row of the table that two source rows would change has no right value."""
+    """Refuse a merge in which two source rows change one row of the table: it has no right value."""
     rows, counts = np.unique(places, return_counts=True)
     twice = np.flatnonzero(counts > 1)
     if len(twice):

@@ -1,4 +1,4 @@
-"""What a MERGE does, for every engine: its condition, its clauses in their order, and what can be wrong with it."""
+"""A MERGE, for every engine: its condition, its clauses in their order, and its errors."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ class Clause:
 
 
 def only_deletes_matched(clauses: Sequence[Clause]) -> bool:
-    """Whether every matched row is deleted: then it doesn't matter how many source rows match it."""
+    """Return whether every matched row is deleted: then it doesn't matter how many source rows match it."""
     matched = [(clause.action, clause.condition) for clause in clauses if clause.when == "matched"]
     return matched == [("delete", None)]
 
 
 def are_upserts(clauses: Sequence[Clause]) -> bool:
-    """Whether every matched row becomes its source row, and every other source row is inserted."""
+    """Return whether every matched row becomes its source row, and every other source row is inserted."""
     given = [(clause.when, clause.action, clause.settings, clause.condition) for clause in clauses]
-    wanted = [("matched", "update", None, None), ("not_matched", "insert", None, None)]
-    return given in (wanted, wanted[::-1])
+    upsert = [("matched", "update", None, None), ("not_matched", "insert", None, None)]
+    return given in (upsert, upsert[::-1])
 
 
 def on_columns(meta: catalog_pb2.Table, on: str | Sequence[str]) -> Sequence[str]:
-    """The columns that both sides must share; none if `on` is a condition."""
+    """Return the columns that both sides must share; none if `on` is a condition."""
     if not isinstance(on, str):
         return on
     return [on] if on.strip().lower() in {column.name.lower() for column in meta.columns} else []
 
 
 def on_condition(meta: catalog_pb2.Table, on: str | Sequence[str]) -> str:
-    """The condition; columns that both sides must share become one."""
+    """Return the condition; columns that both sides must share become a condition."""
     names = on_columns(meta, on)
     if isinstance(on, str) and not names:
         return on

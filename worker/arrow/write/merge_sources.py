@@ -1,4 +1,4 @@
-"""The source rows of a MERGE without Spark: in the types that tables have, whatever form they came in."""
+"""The source rows of a MERGE without Spark, in the types of tables, whatever form they had."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALLER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int6
 
 
 def plain_source(rows: pa.Table) -> pa.Table:
-    """The rows in types that tables have; a time that has no whole microseconds is refused."""
+    """Return the rows in types that tables have. Refuse a time without whole microseconds."""
     lower = [name.lower() for name in rows.column_names]
     for name in lower:
         if lower.count(name) > 1:
@@ -41,7 +41,7 @@ def _kind(given: pa.DataType) -> pa.DataType:
 
 
 def source_of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) -> pa.Table:
-    """A list of dicts: columns of the table in its types, others by their values, which are of one type each."""
+    """Convert a list of dicts: the table's columns to its types, each other column to the single type of its values."""
     if not rows:
         return of_dicts([], meta)
     names = list(rows[0])
@@ -51,18 +51,20 @@ def source_of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) 
 
 
 def columns_of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) -> pa.Table:
-    """A list of dicts that need not have the same columns: a missing one is its default, or NULL."""
+    """Convert a list of dicts that need not have the same columns: a missing value is the default, or NULL."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     own_names = {column.name.lower() for column in meta.columns}
     own = [name for name in names if name.lower() in own_names]
-    found = of_dicts([{name: row[name] for name in own if name in row} for row in rows], meta) if own else pa.table({})
-    columns = dict(zip(found.column_names, found.columns, strict=True))
+    own_rows = (
+        of_dicts([{name: row[name] for name in own if name in row} for row in rows], meta) if own else pa.table({})
+    )
+    columns = dict(zip(own_rows.column_names, own_rows.columns, strict=True))
     others = {name: _other(name, [row.get(name) for row in rows]) for name in names if name not in columns}
     return pa.table({name: columns[name] if name in columns else others[name] for name in names})
 
 
 def _other(name: str, values: Sequence[Any]) -> Any:
-    """A column that the table doesn't have, in the type of its values."""
+    """Return a column that the table doesn't have, in the type of its values."""
     kinds = {type(value).__name__ for value in values if value is not None}
     if len(kinds) > 1:
         raise InputError("ROWS_INVALID", f"{name} has values of several types ({', '.join(sorted(kinds))})")

@@ -14,7 +14,7 @@ from worker.base.schema import SET
 
 
 def setting(images: pa.Table, meta: catalog_pb2.Table, given: Sequence[Collection[str]]) -> pa.Table:
-    """Whole images as ones that set these columns: those of each image, or the same of all.
+    """Return whole images as images that set these columns: a list for each image, or one list for all.
 
     What an image leaves as it is stays in it for a key that isn't there yet. An image that sets every column is whole.
     """
@@ -38,7 +38,7 @@ def _bits(meta: catalog_pb2.Table, names: frozenset[str]) -> bytes | None:
 
 
 def updating(images: pa.Table, meta: catalog_pb2.Table, names: Collection[str]) -> pa.Table:
-    """Whole images of rows that are there as ones that set these columns: NULL in others, except where NOT NULL."""
+    """Return whole images of existing rows as images that set these columns; others are NULL unless NOT NULL."""
     kept = {*meta.primary_key, *meta.partition_columns, *names}
     kept |= {column.name for column in meta.columns if not column.nullable}
     columns = {column.name for column in meta.columns}
@@ -61,7 +61,7 @@ def check_alike(meta: catalog_pb2.Table, rows: Iterable[Collection[str]]) -> Non
 
 
 def columns_used(meta: catalog_pb2.Table, names: Iterable[str]) -> list[int]:
-    """The ids of columns whose values a write uses, for its reads to declare; the key's are always among them.
+    """Return the ids of columns whose values a write uses, for its reads to declare; the key's ids are always included.
 
     Empty, which says any, of a table whose images are whole.
     """

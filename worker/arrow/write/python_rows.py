@@ -34,24 +34,24 @@ PLAIN: Final[Sequence[tuple[Callable[[pa.DataType], bool], type]]] = (
     (pa.types.is_date32, date),
     (pa.types.is_decimal, Decimal),
 )
-NOT_A_VALUE: Final = frozenset({"NaTType", "NAType"})  # how pandas calls NULL
+NOT_A_VALUE: Final = frozenset({"NaTType", "NAType"})  # the types of NULL in pandas
 
 
 def of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) -> pa.Table:
-    """A list of dicts in the types of the table's columns; no rows have every column.
+    """Convert a list of dicts to the types of the table's columns; without rows the result has every column.
 
-    A row that lacks a column has its default there, as rows that all lack it do.
+    A row that lacks a column has its default, as if all rows lacked it.
     """
     if not rows:
         return arrow_schema(meta).empty_table()
     names = dict.fromkeys(name for row in rows for name in row)
     check_names(list(names), meta)
     fields = {field.name.lower(): field for field in arrow_schema(meta)}
-    known = {column.name.lower(): column for column in meta.columns}
+    table_columns = {column.name.lower(): column for column in meta.columns}
     exact = exact_names(meta)
     columns = []
     for name in names:
-        column, field = known[name.lower()], fields[name.lower()]
+        column, field = table_columns[name.lower()], fields[name.lower()]
         lacks = bool(column.default_sql) and not all(name in row for row in rows)
         default = default_of(column, field.type).as_py() if lacks else None
         target = Target(field.type, column.name, meta.name, is_exact=column.name in exact)
@@ -60,28 +60,28 @@ def of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) -> pa.T
 
 
 def _array(values: Values, target: Target) -> Any:
-    wanted = target.type
+    target_type = target.type
     kinds = set(map(type, values)) - {NONE}
-    if any(one.__name__ in NOT_A_VALUE for one in kinds):
-        values = [None if type(one).__name__ in NOT_A_VALUE else one for one in values]
+    if any(value_type.__name__ in NOT_A_VALUE for value_type in kinds):
+        values = [None if type(value).__name__ in NOT_A_VALUE else value for value in values]
         kinds = set(map(type, values)) - {NONE}
-    if any(kinds == {kind} for fits, kind in PLAIN if fits(wanted)):
-        return _built(lambda: pa.array(values, wanted), values, target, "CAST_LOSSY")
-    if pa.types.is_timestamp(wanted) and kinds == {datetime}:
-        is_zoned = wanted.tz is not None
-        if all(one is None or (one.tzinfo is not None) == is_zoned for one in values):
-            return _built(lambda: pa.array(values, wanted), values, target, "VALUE_INVALID")
-    if pa.types.is_struct(wanted):
+    if any(kinds == {kind} for fits, kind in PLAIN if fits(target_type)):
+        return _built(lambda: pa.array(values, target_type), values, target, "CAST_LOSSY")
+    if pa.types.is_timestamp(target_type) and kinds == {datetime}:
+        is_zoned = target_type.tz is not None
+        if all(value is None or (value.tzinfo is not None) == is_zoned for value in values):
+            return _built(lambda: pa.array(values, target_type), values, target, "VALUE_INVALID")
+    if pa.types.is_struct(target_type):
         return _structs(values, target)
-    if pa.types.is_map(wanted):
+    if pa.types.is_map(target_type):
         return _maps(values, target)
-    if pa.types.is_list(wanted):
+    if pa.types.is_list(target_type):
         return _lists(values, target)
     return _mixed(values, target)
 
 
 def _mixed(values: Values, target: Target) -> Any:
-    """The values of each Python type as a column, cast to what is wanted, and in their order again."""
+    """Cast the values of each Python type as a column, and put them in their order again."""
     groups: dict[tuple[type, bool], list[int]] = {}
     for at, value in enumerate(values):
         if value is not None:
@@ -90,8 +90,8 @@ def _mixed(values: Values, target: Target) -> Any:
     places = [0] * len(values)
     filled = 1
     for indices in groups.values():
-        found = _of_one_type([values[at] for at in indices], target)
-        parts.append(column_as(pa.chunked_array([found]), target).combine_chunks())
+        column = _of_one_type([values[at] for at in indices], target)
+        parts.append(column_as(pa.chunked_array([column]), target).combine_chunks())
         for at in indices:
             places[at] = filled
             filled += 1
@@ -103,17 +103,17 @@ def _has_zone(value: Any) -> bool:
 
 
 def _of_one_type(values: Values, target: Target) -> Any:
-    """A column with no loss, in the type that the values have."""
+    """Return values of one Python type as a column, without loss."""
     first = values[0]
     if isinstance(first, datetime):
         zone = "UTC" if first.tzinfo is not None else None
-        if any(getattr(one, "nanosecond", 0) for one in values):  # of pandas, whose nanoseconds pyarrow leaves out
+        if any(getattr(value, "nanosecond", 0) for value in values):  # pandas has nanoseconds, which pyarrow drops
             raise misfit("CAST_LOSSY", target, "a time in nanoseconds", "it has no whole microseconds")
         return _built(lambda: pa.array(values, pa.timestamp("us", zone)), values, target, "VALUE_INVALID")
     if isinstance(first, int) and not isinstance(first, bool):
         if pa.types.is_floating(target.type):  # exact, or refused
             return _built(lambda: pa.array(values, target.type), values, target, "CAST_LOSSY")
-        is_long = any(not -(1 << 63) <= one < 1 << 63 for one in values)
+        is_long = any(not -(1 << 63) <= value < 1 << 63 for value in values)
         kind = "CAST_LOSSY" if is_long else "VALUE_INVALID"
         return _built(lambda: pa.array(map(Decimal, values) if is_long else values), values, target, kind)
     return _built(lambda: pa.array(values), values, target, "VALUE_INVALID")
@@ -123,7 +123,7 @@ def _built(make: Callable[[], Any], values: Values, target: Target, reason: str)
     try:
         return make()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        kind = next(type(one).__name__ for one in values if one is not None)
+        kind = next(type(value).__name__ for value in values if value is not None)
         raise misfit(reason, target, kind, str(error)) from error
 
 
@@ -132,10 +132,10 @@ def _built(make: Callable[[], Any], values: Values, target: Target, reason: str)
 
 def _structs(values: Values, target: Target) -> Any:
     fields = [target.type.field(at) for at in range(target.type.num_fields)]
-    values = [_named(one, fields) if isinstance(one, tuple) else one for one in values]
+    values = [_named(value, fields) if isinstance(value, tuple) else value for value in values]
     _check_kinds(values, target, lambda kind: issubclass(kind, Mapping))
-    given = {str(name).lower(): name for name in dict.fromkeys(name for one in values if one for name in one)}
-    for name in dict.fromkeys(name for one in values if one for name in one):
+    given = {str(name).lower(): name for name in dict.fromkeys(name for value in values if value for name in value)}
+    for name in dict.fromkeys(name for value in values if value for name in value):
         if given[str(name).lower()] != name:
             raise InputError("COLUMN_TWICE", f"the values of {target.path} have the field {name} twice")
     unknown = given.keys() - {field.name.lower() for field in fields}
@@ -145,16 +145,16 @@ def _structs(values: Values, target: Target) -> Any:
     children = []
     for field in fields:
         name = given.get(field.name.lower(), field.name)
-        parts = [None if one is None else one.get(name) for one in values]
+        parts = [None if value is None else value.get(name) for value in values]
         children.append(_array(parts, target.below(field.name, field.type)))
     return pa.StructArray.from_arrays(
-        children, fields=fields, mask=pa.array([one is None for one in values], pa.bool_())
+        children, fields=fields, mask=pa.array([value is None for value in values], pa.bool_())
     )
 
 
 def _named(value: tuple[Any, ...], fields: Sequence[pa.Field]) -> Any:
-    """The fields of a tuple are in their order, as those of a Row of Spark."""
-    return {field.name: one for field, one in zip(fields, value, strict=True)} if len(value) == len(fields) else value
+    """Return the values of a tuple by field: they have the order of the fields, as in a Row of Spark."""
+    return {field.name: part for field, part in zip(fields, value, strict=True)} if len(value) == len(fields) else value
 
 
 def _check_kinds(values: Values, target: Target, fits: Callable[[type], bool]) -> None:
@@ -188,14 +188,16 @@ def _maps(values: Values, target: Target) -> Any:
 
 
 def _pairs(value: Any, target: Target) -> list[tuple[Any, Any]]:
-    found = list(value.items() if isinstance(value, Mapping) else value)
-    _check_kinds(found, target, lambda kind: issubclass(kind, (tuple, list)))
-    if any(len(pair) != 2 for pair in found):
+    pairs = list(value.items() if isinstance(value, Mapping) else value)
+    _check_kinds(pairs, target, lambda kind: issubclass(kind, (tuple, list)))
+    if any(len(pair) != 2 for pair in pairs):
         raise misfit("SCHEMA_MISMATCH", target, "a list without pairs")
-    return [(key, item) for key, item in found]
+    return [(key, item) for key, item in pairs]
 
 
 def _offsets(held: Sequence[list[Any] | None]) -> Any:
-    """Where each list begins; NULL for a list that is NULL."""
-    ends = accumulate((0 if one is None else len(one) for one in held), initial=0)
-    return pa.array([None if one is None else at for one, at in zip([*held, ()], ends, strict=True)], pa.int32())
+    """Return the begin of each list; NULL for a list that is NULL."""
+    ends = accumulate((0 if elements is None else len(elements) for elements in held), initial=0)
+    return pa.array(
+        [None if elements is None else at for elements, at in zip([*held, ()], ends, strict=True)], pa.int32()
+    )

@@ -37,7 +37,7 @@ def entry_of(
     size: int,
     kind: common_pb2.FileKind.ValueType,
 ) -> common_pb2.DataFile:
-    """The entry of a file with rows; the path is relative to the table's folder, which is the place."""
+    """Return the entry of a file with rows; the path is relative to `place`, the table's folder."""
     files, root = place
     entry = data_file(meta, path, footer, size)
     entry.kind = kind
@@ -50,7 +50,7 @@ def entry_of(
 def write_parts(
     stage: Stage, rows: pa.Table, name: str, kind: common_pb2.FileKind.ValueType, *, may_inline: bool = False
 ) -> list[common_pb2.DataFile]:
-    """Writes a file for each value of PART, which is a folder or the number of a bucket, sorted by key.
+    """Write a file for each value of PART, which is a folder or the number of a bucket, sorted by key.
 
     Few rows become inlined files, if they may.
     """
@@ -66,11 +66,11 @@ def write_parts(
         return in_shape(part, schema, {column.column_id: column.name for column in meta.columns})
 
     parts = [
-        (f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0", shaped(found))
-        for part, found in by_part(rows, list(meta.primary_key))
+        (f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0", shaped(part_rows))
+        for part, part_rows in by_part(rows, list(meta.primary_key))
     ]
     if may_inline and are_few(meta, rows, len(parts)) and stage.may_inline():
-        inlined = inlined_files(meta, [(f"{name}/{where}.arrow", found) for where, found in parts], kind)
+        inlined = inlined_files(meta, [(f"{name}/{where}.arrow", part_rows) for where, part_rows in parts], kind)
         if inlined is not None:
             return _checked(meta, inlined, parts)
     files, root = storage(stage.table_folder)
@@ -81,7 +81,7 @@ def write_parts(
         with files.open_output_stream(f"{root}/{path}") as out:
             written = pa.table(part[1].columns, schema=file_schema(part[1].schema))
             options = options_for(meta, written, GROUP_ROWS)
-            with pq.ParquetWriter(out, written.schema, **options) as writer:  # `write_table` hides what failed
+            with pq.ParquetWriter(out, written.schema, **options) as writer:  # `write_table` hides the error
                 writer.write_table(written, row_group_size=GROUP_ROWS)
             size = out.tell()
         return entry_of(meta, (files, root), path, writer.writer.metadata, size, kind)

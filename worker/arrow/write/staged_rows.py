@@ -1,4 +1,4 @@
-"""Rows in Arrow in the shape of a table become its files: appended, or by key with what each row does."""
+"""Rows in Arrow in the shape of a table become its files: appended, or by key with an operation for each row."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from worker.files.arrow_types import arrow_schema, column_field
 from worker.files.bucket_hash import row_buckets, row_hashes
 
 GROUP: Final = "_laketx_group"
-KEYS_MAX: Final = common_pb2.LIMIT_KEYS_NAMED  # more are judged by bucket
+KEYS_MAX: Final = common_pb2.LIMIT_KEYS_NAMED  # more conflict by bucket
 
 
 def write_rows(stage: Stage, rows: pa.Table, name: str, *, may_inline: bool) -> list[common_pb2.DataFile]:
-    """Writes rows of an append table, with `_row_id` if they keep their ids: a file for each partition."""
+    """Write rows of an append table, with `_row_id` if they keep their ids: a file for each partition."""
     placed = rows
     if stage.meta.partition_columns and len(rows):
         placed = rows.append_column(PART, pa.array(partition_groups(rows, stage.meta)))
@@ -33,7 +33,7 @@ def write_rows(stage: Stage, rows: pa.Table, name: str, *, may_inline: bool) -> 
 
 
 def write_keyed(stage: Stage, rows: pa.Table, *, is_base: bool) -> Staged:
-    """Writes rows of a primary-key table, with `_op` unless they are base files: one for each place."""
+    """Write rows of a primary-key table, with `_op` unless they are base files: a file per partition and bucket."""
     meta = stage.meta
     if not len(rows):
         return Staged()
@@ -52,12 +52,16 @@ def write_keyed(stage: Stage, rows: pa.Table, *, is_base: bool) -> Staged:
 
 
 def tombstone_columns(meta: catalog_pb2.Table) -> set[str]:
-    """The columns that a tombstone has: the key, the partition, and those that are NOT NULL."""
-    return {*meta.primary_key, *meta.partition_columns, *[one.name for one in meta.columns if not one.nullable]}
+    """Return the columns that a tombstone has: the key, the partition, and those that are NOT NULL."""
+    return {
+        *meta.primary_key,
+        *meta.partition_columns,
+        *[column.name for column in meta.columns if not column.nullable],
+    }
 
 
 def tombstones(meta: catalog_pb2.Table, rows: pa.Table) -> pa.Table:
-    """The tombstones of these rows, which have at least those columns; other columns are NULL."""
+    """Return the tombstones of these rows, which have at least the columns of a tombstone; others are NULL."""
     kept = tombstone_columns(meta)
     schema = arrow_schema(meta)
     columns = [
@@ -68,15 +72,15 @@ def tombstones(meta: catalog_pb2.Table, rows: pa.Table) -> pa.Table:
 
 
 def partition_groups(rows: pa.Table, meta: catalog_pb2.Table) -> list[str]:
-    """A text for each row, the same for the rows of a partition."""
+    """Return a text for each row, the same for the rows of a partition."""
     keys = frame_of(rows.select(list(meta.partition_columns)))
-    known = keys.unique(maintain_order=True).with_row_index(GROUP)
-    found = keys.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
-    return found[GROUP].cast(pl.String).to_list()
+    distinct = keys.unique(maintain_order=True).with_row_index(GROUP)
+    numbered = keys.join(distinct, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
+    return numbered[GROUP].cast(pl.String).to_list()
 
 
 def check_keys(rows: pa.Table, meta: catalog_pb2.Table, if_twice: str = "give it once") -> None:
-    """Checks that each key stands once in the rows; the text of the error ends with the solution."""
+    """Check that each key appears once in the rows; the text of the error ends with the solution."""
     keys = frame_of(rows.select(identity_columns(meta)))
     twice = keys.filter(keys.is_duplicated())
     if len(twice):
@@ -85,7 +89,7 @@ def check_keys(rows: pa.Table, meta: catalog_pb2.Table, if_twice: str = "give it
 
 
 def refuse_twice(rows: pa.Table, meta: catalog_pb2.Table) -> None:
-    """Refuses a change of rows of a table, if one of their keys stands in several partitions."""
+    """Refuse a change of rows of a table if one of their keys is in several partitions."""
     keys = frame_of(rows.select(list(meta.primary_key)))
     twice = keys.filter(keys.is_duplicated())
     if len(twice):
@@ -96,32 +100,32 @@ def refuse_twice(rows: pa.Table, meta: catalog_pb2.Table) -> None:
 
 
 def identity_columns(meta: catalog_pb2.Table) -> list[str]:
-    """The columns by which rows of a primary-key table are unique: the key, and the partition unless it spans that."""
+    """Return the columns by which rows are unique: the key, and the partition unless the key spans partitions."""
     partition = [] if key_spans_partitions(meta) else meta.partition_columns
     return list(dict.fromkeys([*partition, *meta.primary_key]))
 
 
 def with_op(rows: pa.Table, op: int) -> pa.Table:
-    """The rows with what they do to those of their keys."""
+    """Return the rows with an operation, such as UPSERT, in `_op`."""
     return rows.append_column(pa.field(OP, pa.int8()), pa.array(np.full(len(rows), op, np.int8)))
 
 
 def frame_of(rows: pa.Table) -> pl.DataFrame:
-    """The rows as a DataFrame of polars."""
-    found = pl.from_arrow(rows)
-    assert isinstance(found, pl.DataFrame)
-    return found
+    """Return the rows as a DataFrame of polars."""
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def key_sets(
     meta: catalog_pb2.Table, files: Sequence[common_pb2.DataFile], parts: Sequence[pa.Table]
 ) -> list[common_pb2.KeySet]:
-    """The keys in files that were just written, of which these are the rows."""
+    """Return the keys in files that were just written; `parts` are the rows of each file."""
     kinds = {column.name: column_field(column).type for column in meta.columns}
     sets: dict[tuple[PartitionKey, int], common_pb2.KeySet] = {}
     for file, rows in zip(files, parts, strict=True):
         hashes = row_hashes([rows.column(name).cast(kinds[name]) for name in meta.primary_key])
         place = (partition_key(file.partition), file.bucket)
-        one = sets.setdefault(place, common_pb2.KeySet(partition=file.partition, bucket=file.bucket))
-        one.hashes.extend(hashes.tolist())
+        key_set = sets.setdefault(place, common_pb2.KeySet(partition=file.partition, bucket=file.bucket))
+        key_set.hashes.extend(hashes.tolist())
     return list(sets.values())

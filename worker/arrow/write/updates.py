@@ -1,4 +1,4 @@
-"""UPDATE without Spark, and what it shares with MERGE: rows of the table in Arrow, their new images, what is staged.
+"""UPDATE without Spark, and what it shares with MERGE: the table's rows in Arrow, their new images, and their stage.
 
 An append table hides the old rows by their ids and gets images that keep these ids. A primary-key table gets upserts,
 and tombstones for rows that were deleted or left their partition.
@@ -37,7 +37,7 @@ from worker.connection.table_view import TableView, write_rules
 from worker.files.arrow_types import arrow_schema, column_field, in_shape
 from worker.files.delete_sets import delete_sets
 
-PARTITIONS_MAX: Final = common_pb2.LIMIT_PARTITIONS_NAMED  # where rows land; else all
+PARTITIONS_MAX: Final = common_pb2.LIMIT_PARTITIONS_NAMED  # to which rows move; if more, all are read
 TRUE: Final = common_pb2.Predicate(literal=True)
 EVERYTHING: Final = common_pb2.Read(predicate=TRUE)
 
@@ -45,11 +45,13 @@ Values = Mapping[str, Callable[[pa.Table], pa.ChunkedArray]]  # by column, in it
 
 
 def plan_update(table: TableView, settings: Mapping[str, Any], where: str | None) -> Write:
-    """Raises NotPlainError if that needs Spark."""
+    """Plan an update. Raises NotPlainError if it needs Spark."""
     meta = table.meta
     condition = None if where is None else _parsed(where, meta)
     values = checked_values(meta, settings, columns_of(meta))
-    sets_columns = is_partial(meta) and values.keys().isdisjoint(meta.partition_columns)  # what moves has whole images
+    sets_columns = is_partial(meta) and values.keys().isdisjoint(
+        meta.partition_columns
+    )  # a row that moves has a whole image
     used = partial_images.columns_used(meta, columns_read(meta, settings, condition)) if sets_columns else []
     read = common_pb2.Read(predicate=condition or TRUE, changes_all=True, columns=used)
 
@@ -77,38 +79,38 @@ def _parsed(where: str, meta: catalog_pb2.Table) -> common_pb2.Predicate:
 
 
 def columns_of(meta: catalog_pb2.Table) -> Columns:
-    """The table's columns as expressions name them."""
-    return {(one.name.lower(),): (one.name, column_field(one).type) for one in meta.columns}
+    """Return the table's columns by the names that expressions use."""
+    return {(column.name.lower(),): (column.name, column_field(column).type) for column in meta.columns}
 
 
 def checked_values(meta: catalog_pb2.Table, settings: Mapping[str, Any], columns: Columns) -> Values:
-    """What is set, by the table's column names: a text is an expression, anything else the value itself."""
+    """Return the new values by column: a text is an expression, anything else is the value itself."""
     if not settings:
         raise nothing_set()
-    found: dict[str, Callable[[pa.Table], pa.ChunkedArray]] = {}
+    values: dict[str, Callable[[pa.Table], pa.ChunkedArray]] = {}
     for given, value in settings.items():
         column = named_column(meta, given)
-        if column.name in found:
+        if column.name in values:
             raise InputError("COLUMN_TWICE", f"{given} is set twice")
         if column.name in meta.primary_key:
             raise key_set(column.name)
-        found[column.name] = value_of(meta, column, value, columns)
-    return found
+        values[column.name] = value_of(meta, column, value, columns)
+    return values
 
 
 def columns_read(
     meta: catalog_pb2.Table, settings: Mapping[str, Any], condition: common_pb2.Predicate | None
 ) -> frozenset[str]:
-    """The table's columns in a condition and in the expressions of what is set."""
+    """Return the table's columns in a condition and in the expressions of new values."""
     columns = columns_of(meta)
     names = frozenset() if condition is None else frozenset(columns_in(condition))
     return names.union(*(parse_value(value, columns).columns for value in settings.values() if isinstance(value, str)))
 
 
 def named_column(meta: catalog_pb2.Table, given: str) -> catalog_pb2.Column:
-    known = {column.name.lower(): column for column in meta.columns}
+    columns = {column.name.lower(): column for column in meta.columns}
     name = given.strip()
-    column = known.get(name.lower()) or known.get(name.strip("`").lower())
+    column = columns.get(name.lower()) or columns.get(name.strip("`").lower())
     if column is None and ("." in name or "`" in name):
         raise NotPlainError("COLUMN_UNKNOWN", f"{meta.name} has no column {given}; fields of structs are set by Spark")
     if column is None:
@@ -119,7 +121,7 @@ def named_column(meta: catalog_pb2.Table, given: str) -> catalog_pb2.Column:
 def value_of(
     meta: catalog_pb2.Table, column: catalog_pb2.Column, value: Any, columns: Columns
 ) -> Callable[[pa.Table], pa.ChunkedArray]:
-    """The value of a column, of an expression or of a Python value, in the column's type."""
+    """Return a function for the value of an expression, or for a Python value, in the column's type."""
     if isinstance(value, str):
         return stored(meta, column, parse_value(value, columns), is_whole=True)
     if type(value).__module__.startswith("pyspark."):
@@ -137,7 +139,7 @@ def value_of(
 def stored(
     meta: catalog_pb2.Table, column: catalog_pb2.Column, value: Expression, *, is_whole: bool
 ) -> Callable[[pa.Table], pa.ChunkedArray]:
-    """The expression in the column's type; refused if a value would change. `is_whole`: structs have every field."""
+    """Cast the expression to the column's type; no value may change. With `is_whole`, structs need every field."""
     kind = column_field(column).type
     target = Target(kind, column.name, meta.name, is_exact=column.name in exact_names(meta))
     if pa.types.is_floating(kind) and _is_literal_number(value):
@@ -159,24 +161,27 @@ def _is_literal_number(value: Expression) -> bool:
     return value.literal is not None and (pa.types.is_integer(value.kind) or pa.types.is_decimal(value.kind))
 
 
-def _lacking(given: pa.DataType, wanted: pa.DataType, path: str) -> Iterator[str]:
-    """The fields of structs that a value doesn't have."""
-    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
-        known = {field.name.lower(): field for field in given}
-        for field in wanted:
-            if field.name.lower() not in known:
+def _lacking(given: pa.DataType, kind: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the fields of structs that a value doesn't have."""
+    if pa.types.is_struct(given) and pa.types.is_struct(kind):
+        fields = {field.name.lower(): field for field in given}
+        for field in kind:
+            if field.name.lower() not in fields:
                 yield f"{path}.{field.name}"
             else:
-                yield from _lacking(known[field.name.lower()].type, field.type, f"{path}.{field.name}")
-    elif pa.types.is_list(given) and pa.types.is_list(wanted):
-        yield from _lacking(given.value_type, wanted.value_type, f"{path}.element")
-    elif pa.types.is_map(given) and pa.types.is_map(wanted):
-        yield from _lacking(given.item_type, wanted.item_type, f"{path}.value")
+                yield from _lacking(fields[field.name.lower()].type, field.type, f"{path}.{field.name}")
+    elif pa.types.is_list(given) and pa.types.is_list(kind):
+        yield from _lacking(given.value_type, kind.value_type, f"{path}.element")
+    elif pa.types.is_map(given) and pa.types.is_map(kind):
+        yield from _lacking(given.item_type, kind.item_type, f"{path}.value")
 
 
 def images_of(meta: catalog_pb2.Table, rows: pa.Table, values: Values, old: pa.Table) -> pa.Table:
-    """The new images of old rows, in the shape of the table's files."""
-    columns = {one.name: values[one.name](rows) if one.name in values else old.column(one.name) for one in meta.columns}
+    """Return the new images of old rows, in the shape of the table's files."""
+    columns = {
+        column.name: values[column.name](rows) if column.name in values else old.column(column.name)
+        for column in meta.columns
+    }
     names = {column.column_id: column.name for column in meta.columns}
     return in_shape(pa.table(columns), arrow_schema(meta), names)
 
@@ -199,9 +204,9 @@ def target_rows(
     near: common_pb2.Predicate | None = None,
     among: Callable[[Iterator[pa.Table]], Iterator[pa.Table]] = iter,
 ) -> TargetRows:
-    """The visible rows for which the condition is true, and that `among` takes; `near` rules out files and row groups.
+    """Read visible rows for which the condition is true and that `among` keeps; `near` prunes files and row groups.
 
-    All rows that are wanted fulfil `near`; default the condition.
+    `near`, by default the condition, must be true for all these rows.
     """
     meta = then.meta
     names = [column.name for column in meta.columns]
@@ -214,12 +219,12 @@ def target_rows(
         parts = iter(()) if is_none else reader.tables(names, where, float("inf"), near)
         return TargetRows(pa.concat_tables([reader.empty(names), *among(parts)]))
     entries = [] if is_none else entries_of(then, version, near)
-    files = [one.file for one in entries if one.HasField("file")]
+    files = [entry.file for entry in entries if entry.HasField("file")]
     numbers = {then.path(file.path): at for at, file in enumerate(files)}
 
-    def chosen(one: FileToRead) -> Iterator[pa.Table]:
-        for rows in reader.visible(one, [*names, ROW_ID], where, float("inf"), near):
-            number = pa.array(np.full(len(rows), numbers[one.file.path], np.int64))
+    def chosen(file: FileToRead) -> Iterator[pa.Table]:
+        for rows in reader.visible(file, [*names, ROW_ID], where, float("inf"), near):
+            number = pa.array(np.full(len(rows), numbers[file.file.path], np.int64))
             yield rows.select([*names, ROW_ID]).append_column(FILE, number)
 
     schema = arrow_schema(meta, with_row_id=True).append(pa.field(FILE, pa.int64()))
@@ -231,9 +236,9 @@ def target_rows(
 
 @dataclass(frozen=True)
 class Changes:
-    """The old rows that go, the images of some of them with their places among these, and rows that are new.
+    """The old rows that disappear, the images of some of them with their places among these, and the new rows.
 
-    `sets`: the columns that the images set, where they leave others as they are; None: they are whole.
+    `sets` are the columns that the images set; None if the images are whole.
     """
 
     before: pa.Table
@@ -246,10 +251,10 @@ class Changes:
 def replaced(
     then: TableView, stage: Stage, target: TargetRows, changes: Changes, if_twice: str = "give it once"
 ) -> Staged:
-    """Stages the changes; `if_twice` is the solution if two rows got one key."""
+    """Stage the changes; `if_twice` is the solution if two rows got the same key."""
     if stage.meta.primary_key:
         return _replaced_by_key(then, stage, changes, if_twice)
-    found = Staged(delete_sets=delete_sets(stage.table_folder, stage.txn_id, list(_hidden(target, changes.before))))
+    staged = Staged(delete_sets=delete_sets(stage.table_folder, stage.txn_id, list(_hidden(target, changes.before))))
     new = () if changes.new is None else (changes.new,)
     if len(changes.images):
         ids = changes.before.column(ROW_ID).combine_chunks().take(pa.array(changes.places))
@@ -257,22 +262,22 @@ def replaced(
         kept = pa.array(ids.to_numpy(zero_copy_only=False), pa.int64(), mask=moved)  # another partition: a new id
         with_ids = [changes.images.append_column(ROW_ID, kept)]
         with_ids += [rows.append_column(ROW_ID, pa.nulls(len(rows), pa.int64())) for rows in new]
-        found.files += write_rows(stage, pa.concat_tables(with_ids), stage.next_name(), may_inline=False)
+        staged.files += write_rows(stage, pa.concat_tables(with_ids), stage.next_name(), may_inline=False)
     elif new and len(new[0]):
-        found.files += write_rows(stage, new[0], stage.next_name(), may_inline=True)
-    return found
+        staged.files += write_rows(stage, new[0], stage.next_name(), may_inline=True)
+    return staged
 
 
 def _hidden(target: TargetRows, rows: pa.Table) -> Iterator[tuple[common_pb2.DataFile, list[int]]]:
     numbers, ids = rows.column(FILE).to_numpy(), rows.column(ROW_ID).to_numpy()
     order = np.argsort(numbers, kind="stable")
-    known, begins = np.unique(numbers[order], return_index=True)
-    for number, found in zip(known.tolist(), np.split(ids[order], begins[1:]), strict=False):
-        yield target.files[number], found.tolist()
+    file_numbers, begins = np.unique(numbers[order], return_index=True)
+    for number, file_ids in zip(file_numbers.tolist(), np.split(ids[order], begins[1:]), strict=False):
+        yield target.files[number], file_ids.tolist()
 
 
 def _moved(meta: catalog_pb2.Table, changes: Changes) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which images left the partition of their old row."""
+    """Return for each image whether it left the partition of its old row."""
     names = list(meta.partition_columns)
     moved = np.zeros(len(changes.images), bool)
     if names:
@@ -309,7 +314,7 @@ def _replaced_by_key(then: TableView, stage: Stage, changes: Changes, if_twice: 
 
 
 def places_of(meta: catalog_pb2.Table) -> list[str]:
-    """The columns that say where a row of a primary-key table lies: in each partition a key is there once."""
+    """Return the columns that locate a row of a primary-key table: a key appears once in a partition."""
     return list(dict.fromkeys([*meta.partition_columns, *meta.primary_key]))
 
 
@@ -317,27 +322,27 @@ def places_of(meta: catalog_pb2.Table) -> list[str]:
 
 
 def check_landing(then: TableView, stage: Stage, changes: Changes) -> list[common_pb2.Read]:
-    """The reads of the check that no row lands on the key of another one.
+    """Check that no row moves onto the key of another row; return the reads of this check.
 
     A key that a row leaves is free: two rows can swap their partitions. The check looks at the read version. A later
     writer of that key conflicts with the move, because both write to the same partition and bucket.
     """
     meta = stage.meta
     names = places_of(meta)
-    here = frame_of(changes.images.select(names))
-    twice = here.filter(here.is_duplicated())
+    new_keys = frame_of(changes.images.select(names))
+    twice = new_keys.filter(new_keys.is_duplicated())
     if len(twice):
         count = len(twice.join(twice.head(1), on=names, how="semi", nulls_equal=True))
         raise _key_exists(meta, twice, f"{count} rows would have that key")
-    moved = here.join(frame_of(changes.before.select(names)), on=names, how="anti", nulls_equal=True)
+    moved = new_keys.join(frame_of(changes.before.select(names)), on=names, how="anti", nulls_equal=True)
     if not len(moved):
         return []
     landing = moved.select(list(meta.partition_columns)).unique(maintain_order=True).to_arrow()
     near = _partitions(meta, landing) if len(landing) <= PARTITIONS_MAX else []
     reader = VersionRows(then, stage.read_version)
     condition = None if not near or _has_nan(landing) else any_partition(near)
-    there = frame_of(pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))]))
-    taken = moved.join(there, on=names, how="semi", nulls_equal=True)
+    existing = frame_of(pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))]))
+    taken = moved.join(existing, on=names, how="semi", nulls_equal=True)
     if len(taken):
         raise _key_exists(meta, taken, "another row has that key")
     if not write_rules(meta).counts_key_lookups:
@@ -364,10 +369,12 @@ def _has_nan(rows: pa.Table) -> bool:
 
 
 def any_partition(partitions: Sequence[common_pb2.Partition]) -> common_pb2.Predicate:
-    """A condition that is true in these partitions."""
+    """Return a condition that is true in these partitions."""
     places = [
         common_pb2.Predicate(
-            all_of=common_pb2.PredicateList(operands=[equality(one.column, one.value) for one in partition.values])
+            all_of=common_pb2.PredicateList(
+                operands=[equality(value.column, value.value) for value in partition.values]
+            )
         )
         for partition in partitions
     ]

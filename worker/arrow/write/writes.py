@@ -1,4 +1,4 @@
-"""Writes without Spark: rows in Arrow are appended, upserted, put in the place of others, or deleted."""
+"""Writes without Spark: rows in Arrow are appended, upserted, deleted, or replace others."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def plan_upsert(table: TableView, rows: pa.Table, given: Sequence[Collection[str
 def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
     meta = table.meta
     scope = scope_of(table, where, by_spark=False)
-    named = {partition_key(one) for one in scope.named.partitions}
+    named = {partition_key(partition) for partition in scope.named.partitions}
     spans = key_spans_partitions(meta)
     parts = _Parts(rows, meta, scope.named.partitions[0] if isinstance(where, Mapping) else None)
 
@@ -107,12 +107,12 @@ def plan_delete(table: TableView, where: str) -> Write:
 
 
 def plan_delete_keys(table: TableView, keys: pa.Table) -> Write:
-    """The keys are rows of the key columns."""
+    """Plan to delete the rows with these keys, which are rows of the key columns."""
     meta = table.meta
     if not meta.primary_key:
         raise InputError("KEY_MISSING", f"{meta.name} has no primary key: delete by a condition")
-    found = key_lookups.fitted_keys(keys, meta)
-    return _delete(table, key_lookups.named_keys(found, meta), found)
+    key_rows = key_lookups.fitted_keys(keys, meta)
+    return _delete(table, key_lookups.named_keys(key_rows, meta), key_rows)
 
 
 # -- deletes -----------------------------------------------------------------------------------------------------------
@@ -137,25 +137,25 @@ def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, 
     kept = tombstone_columns(then.meta)
     names = [name for name in reader.schema.names if name in kept]
     if keys is None:
-        found = pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))])
+        rows = pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))])
     else:
-        found = key_lookups.rows_with(reader, then.meta, keys, names)
-    return write_keyed(stage, tombstones(then.meta, found), is_base=False)
+        rows = key_lookups.rows_with(reader, then.meta, keys, names)
+    return write_keyed(stage, tombstones(then.meta, rows), is_base=False)
 
 
 def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate) -> Staged:
     hidden: list[tuple[common_pb2.DataFile, list[int]]] = []
     reader = VersionRows(then, stage.read_version)
     entries = entries_of(then, stage.read_version, condition)
-    files = {then.path(one.file.path): one.file for one in entries if one.HasField("file")}
+    files = {then.path(entry.file.path): entry.file for entry in entries if entry.HasField("file")}
 
-    def chosen(one: FileToRead) -> Iterator[tuple[str, list[int]]]:
-        for rows in reader.visible(one, [ROW_ID], condition, float("inf")):
-            yield one.file.path, rows.column(ROW_ID).to_pylist()
+    def chosen(file: FileToRead) -> Iterator[tuple[str, list[int]]]:
+        for rows in reader.visible(file, [ROW_ID], condition, float("inf")):
+            yield file.file.path, rows.column(ROW_ID).to_pylist()
 
-    for path, found in reader.visit(entries, chosen, condition):
-        if found:
-            hidden.append((files[path], found))
+    for path, ids in reader.visit(entries, chosen, condition):
+        if ids:
+            hidden.append((files[path], ids))
     return Staged(delete_sets=delete_sets(stage.table_folder, stage.txn_id, hidden))
 
 
@@ -171,8 +171,8 @@ class _Parts:
         self._rows = self._fitted(rows) if isinstance(rows, pa.Table) else rows
 
     def _fitted(self, rows: pa.Table) -> pa.Table:
-        known = rows if self._fixed is None else _with_fixed_partition(rows, self._meta, self._fixed)
-        return fitted(known, self._meta)
+        completed = rows if self._fixed is None else _with_fixed_partition(rows, self._meta, self._fixed)
+        return fitted(completed, self._meta)
 
     def __iter__(self) -> Iterator[pa.Table]:
         if isinstance(self._rows, pa.Table):
@@ -195,7 +195,7 @@ class _Parts:
 
 
 def _append(stage: Stage, parts: _Parts) -> Staged:
-    """A file for each partition of so many bytes of rows."""
+    """Write a file for each partition of each part."""
     files: list[common_pb2.DataFile] = []
     name = stage.next_name()
     for at, part in enumerate(parts):
@@ -204,13 +204,13 @@ def _append(stage: Stage, parts: _Parts) -> Staged:
 
 
 def _with_fixed_partition(rows: pa.Table, meta: catalog_pb2.Table, named: common_pb2.Partition) -> pa.Table:
-    """Adds the values of a single named partition to rows that lack its columns."""
-    there = {name.lower() for name in rows.column_names}
+    """Add the values of a single named partition to rows that lack its columns."""
+    given = {name.lower() for name in rows.column_names}
     kinds = {field.name: field.type for field in arrow_schema(meta)}
-    missing = [one for one in named.values if one.column.lower() not in there]
+    missing = [partition_value for partition_value in named.values if partition_value.column.lower() not in given]
 
-    def added(found: pa.Table, one: common_pb2.PartitionValue) -> pa.Table:
-        value = pa.repeat(pa.scalar(python_value(one.value), kinds[one.column]), len(found))
-        return found.append_column(one.column, value)
+    def added(table: pa.Table, partition_value: common_pb2.PartitionValue) -> pa.Table:
+        value = pa.repeat(pa.scalar(python_value(partition_value.value), kinds[partition_value.column]), len(table))
+        return table.append_column(partition_value.column, value)
 
     return reduce(added, missing, rows)
